@@ -12,47 +12,47 @@ import (
 // relation; the statement, with aggregates of partial aggregates in place of its
 // own, runs on that. Where an aggregate cannot be made of partial ones, the
 // relation has a row for each input row, with the columns that are needed.
-func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
-	s, q := n.GetSelectStmt(), a.second.root
-	if s == nil || q == nil || !a.spreads(n) || s.Op != pg.SetOperation_SETOP_NONE || s.ValuesLists != nil || len(s.LockingClause) > 0 {
+func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
+	s, q := n.GetSelectStmt(), rp.second.root
+	if s == nil || q == nil || !rp.spreads(n) || s.Op != pg.SetOperation_SETOP_NONE || s.ValuesLists != nil || len(s.LockingClause) > 0 {
 		return nil, nil
 	}
-	calls, sure := a.ownAggregates(q)
+	calls, sure := rp.ownAggregates(q)
 	if len(calls) == 0 && len(s.GroupClause) == 0 {
 		return nil, nil // HAVING alone: PostgreSQL reads no rows
 	}
-	if !sure && !onlyGrouping(a, q) || a.isVolatile(n) || anonymous(n) {
+	if !sure && !onlyGrouping(q) || rp.isVolatile(n) || anonymous(n) {
 		return nil, nil
 	}
 	var u *use
 	for _, j := range witnesses(q, nil) {
-		if a.follows(q, j) && a.additiveBelow(q, j) {
-			u = a.second.useOf(j)
+		if rp.follows(q, j) && rp.additiveBelow(q, j) {
+			u = rp.second.useOf(j)
 			break
 		}
 	}
-	if u == nil || a.perRun(s, u) {
+	if u == nil || rp.perRun(s, u) {
 		return nil, nil
 	}
-	sorted, _ := a.sortedBelow(q, u.node)
-	name := RelationPrefix + itoa(a.second.names+1)
+	sorted, _ := rp.sortedBelow(q, u.node)
+	name := RelationPrefix + itoa(rp.second.names+1)
 	for _, partial := range []bool{true, false} {
 		if !partial && sorted != nil {
 			break // array_agg and its kin get the rows in the subquery's order
 		}
-		b := &aggregation{a: a, q: q, name: name, partial: partial}
+		b := &aggregation{a: rp, q: q, name: name, partial: partial}
 		final, ok := b.final(s)
 		if !ok {
 			continue
 		}
-		a.second.fresh()
-		tree := a.clocked(selectNode(b.relation(s)))
-		text, err := a.text(tree)
+		rp.second.fresh()
+		tree := rp.clocked(selectNode(b.relation(s)))
+		text, err := rp.text(tree)
 		if err != nil {
 			return nil, err
 		}
-		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u), own: ownershipSites(tree, text, u), Exact: callsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
-		if p.Text, err = a.text(a.clocked(selectNode(final))); err != nil {
+		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: rp.targetOf(u), own: ownershipSites(tree, text, u), Exact: callsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
+		if p.Text, err = rp.text(rp.clocked(selectNode(final))); err != nil {
 			return nil, err
 		}
 		return p, nil
@@ -61,7 +61,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 }
 
 // onlyGrouping reports whether what made the aggregates unsure is GROUPING().
-func onlyGrouping(a *analyzer, q *query) bool {
+func onlyGrouping(q *query) bool {
 	only := true
 	for _, list := range [][]*pg.Node{q.sel.TargetList, {q.sel.HavingClause}, q.sel.SortClause, q.sel.DistinctClause} {
 		inspectAll(list, func(m proto.Message) bool {
@@ -77,7 +77,7 @@ func onlyGrouping(a *analyzer, q *query) bool {
 
 // aggregation rewrites one query.
 type aggregation struct {
-	a       *analyzer
+	a       *readPlans
 	q       *query
 	name    string // of the relation
 	partial bool   // it has partial groups; else a row for each input row

@@ -22,16 +22,12 @@ type analyzer struct {
 	restrictions
 	routing
 	*pushdown // nil while one shard is tried
+	madeValues
 
 	p  *Planner
 	st *Statement
 
-	selected     map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
-	judged       []edit               // of Statement.Judged
 	into         *pg.IntoClause
-	fill         *filling
-	signals      []signal
-	fillNamed    int8          // 0 not looked yet, 1 no, 2 yes: see namesFill
 	defaultCalls []defaultCall // see catalog.go
 	lockedCopies lockedCopies
 	second       *reading // nil while one shard is tried
@@ -133,7 +129,7 @@ func (a *analyzer) statement(n *pg.Node) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
 		st.Tag = "SELECT"
-		if a.selectSpecial(v.SelectStmt) {
+		if a.session().selectSpecial(v.SelectStmt) {
 			return
 		}
 		a.sessionCalls(n)
@@ -607,7 +603,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 			refuse("COPY of this query is not supported", "run the query by itself")
 		}
 		if st.Kind == Several && st.Plan != nil {
-			a.planCopyQuery(c)
+			a.writePlans().planCopyQuery(c)
 			return
 		}
 		for _, o := range c.Options {

@@ -200,15 +200,15 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 			}
 		case *pg.UpdateStmt:
 			if t := a.relation(v.Relation).table; t != nil {
-				a.clockAssignments(t, v.TargetList)
+				clockAssignments(t, v.TargetList)
 			}
 		case *pg.MergeStmt:
 			t := target(v.Relation)
 			for _, w := range v.MergeWhenClauses {
 				if c := w.GetMergeWhenClause(); t != nil && c.CommandType == pg.CmdType_CMD_INSERT {
-					a.clockMerge(t, c)
+					clockMerge(t, c)
 				} else if t != nil {
-					a.clockAssignments(t, c.TargetList)
+					clockAssignments(t, c.TargetList)
 				}
 			}
 		case *pg.CopyStmt:
@@ -226,7 +226,7 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 // the time.
 func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 	if s.OnConflictClause != nil {
-		a.clockAssignments(t, s.OnConflictClause.TargetList)
+		clockAssignments(t, s.OnConflictClause.TargetList)
 	}
 	if len(clockColumns(t)) == 0 {
 		return
@@ -240,7 +240,7 @@ func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 		row := &pg.List{}
 		for _, c := range clockColumns(t) {
 			s.Cols = append(s.Cols, resTarget(c.Name))
-			row.Items = append(row.Items, a.clockDefault(c))
+			row.Items = append(row.Items, clockDefault(c))
 		}
 		values := emptySelect()
 		values.ValuesLists = []*pg.Node{{Node: &pg.Node_List{List: row}}}
@@ -295,16 +295,16 @@ func (a *analyzer) addOutputs(s *pg.SelectStmt, missing []*shardmap.Column, t *s
 				continue
 			}
 			if c := keyColumnOrUnknown(t, cols[i]); c.Clocked != "" {
-				row.Items[i] = a.clockDefault(c)
+				row.Items[i] = clockDefault(c)
 			}
 		}
 		for _, c := range missing {
-			row.Items = append(row.Items, a.clockDefault(c))
+			row.Items = append(row.Items, clockDefault(c))
 		}
 	}
 	if len(s.ValuesLists) == 0 {
 		for _, c := range missing {
-			s.TargetList = append(s.TargetList, targetNode(a.clockDefault(c), "cleave_default_"+c.Name))
+			s.TargetList = append(s.TargetList, targetNode(clockDefault(c), "cleave_default_"+c.Name))
 		}
 	}
 }

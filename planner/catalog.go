@@ -100,27 +100,43 @@ func (src *sourceText) relationSpan(i int, rel *pg.RangeVar) (from, to int, ok b
 	return ts[i].Start, ts[i+2].End, true
 }
 
+// catalogRewrite makes of a statement about the catalogue one that a shard answers for the cluster.
+type catalogRewrite struct {
+	*typer
+	*sourceText
+	*touched
+	*effects
+	*madeValues
+
+	st           *Statement
+	defaultCalls []defaultCall
+}
+
+func (a *analyzer) catalogRewrite() *catalogRewrite {
+	return &catalogRewrite{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, madeValues: &a.madeValues, st: a.st, defaultCalls: a.defaultCalls}
+}
+
 // showCatalog changes the text of a statement that the default shard answers; n is the statement.
-func (a *analyzer) showCatalog(n *pg.Node) {
-	st := a.st
-	if len(a.catalogRefs) == 0 {
+func (cr *catalogRewrite) showCatalog(n *pg.Node) {
+	st := cr.st
+	if len(cr.catalogRefs) == 0 {
 		return
 	}
-	if st.Kind != DefaultShard || st.Text != a.sql || a.lonely() || a.changes {
-		for _, r := range a.catalogRefs {
-			a.ownSessions(r.name)
+	if st.Kind != DefaultShard || st.Text != cr.sql || cr.lonely() || cr.changes {
+		for _, r := range cr.catalogRefs {
+			cr.ownSessions(r.name)
 		}
-		if st.Kind == DefaultShard && st.Text == a.sql && !a.changes && !a.locks && asksVirtual(n) {
-			a.showVirtual(n)
+		if st.Kind == DefaultShard && st.Text == cr.sql && !cr.changes && !cr.locks && asksVirtual(n) {
+			cr.showVirtual(n)
 		}
 		return
 	}
-	named, asks := !a.shardsDatabase(n), !a.locks && asksVirtual(n)
+	named, asks := !cr.shardsDatabase(n), !cr.locks && asksVirtual(n)
 	var edits []edit
 	if asks {
-		edits = append(a.describedCalls(n), a.castObjects(n)...)
+		edits = append(cr.describedCalls(n), cr.castObjects(n)...)
 	}
-	for _, r := range a.catalogRefs {
+	for _, r := range cr.catalogRefs {
 		filter, ok := catalogFilters[r.name]
 		databases := named && r.name == "pg_catalog.pg_database"
 		shown, _ := databaseColumns(r.name)
@@ -135,19 +151,19 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 				filter, ok = "true", true
 			}
 		}
-		i := a.tokenAt(r.rel.Location)
+		i := cr.tokenAt(r.rel.Location)
 		depends := r.name == "pg_catalog.pg_depend"
 		sessions, sess := "", false
-		if i >= 0 && !a.word(i-1, "table") && !a.word(i-1, "only") {
-			sessions, sess = a.sessionRelation(r.name)
+		if i >= 0 && !cr.word(i-1, "table") && !cr.word(i-1, "only") {
+			sessions, sess = cr.sessionRelation(r.name)
 		}
 		if !sess {
-			a.ownSessions(r.name)
+			cr.ownSessions(r.name)
 		}
-		if !ok && !depends && !sess || i < 0 || a.word(i-1, "table") || a.word(i-1, "only") {
+		if !ok && !depends && !sess || i < 0 || cr.word(i-1, "table") || cr.word(i-1, "only") {
 			continue
 		}
-		from, to, whole := a.relationSpan(i, r.rel)
+		from, to, whole := cr.relationSpan(i, r.rel)
 		if !whole {
 			continue
 		}
@@ -180,9 +196,9 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		}
 		edits = append(edits, edit{from: from, to: to, text: text})
 	}
-	for _, f := range a.defaultCalls {
-		from, to := a.callSpan(f.call)
-		text := shownDefault(a.sql[from:to])
+	for _, f := range cr.defaultCalls {
+		from, to := cr.callSpan(f.call)
+		text := shownDefault(cr.sql[from:to])
 		if f.unnamed {
 			text += " AS pg_get_expr"
 		}
@@ -192,11 +208,11 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		return
 	}
 	st.Reusable = false
-	if a.fill != nil {
-		a.fill.edits = append(a.fill.edits, edits...)
+	if cr.fill != nil {
+		cr.fill.edits = append(cr.fill.edits, edits...)
 		return
 	}
-	st.Text = splice(a.sql, edits)
+	st.Text = splice(cr.sql, edits)
 }
 
 // defaultCall is a call of pg_get_expr(); unnamed: it is an output column by itself.
@@ -208,7 +224,7 @@ type defaultCall struct {
 // dumpSetting reads the statement with which pg_dump restricts itself to tables, if
 // the server knows the setting. It counts for the transaction only: another session
 // of the router's may be the next to use the shard's.
-func (a *analyzer) dumpSetting(s *pg.SelectStmt) bool {
+func (ss *sessionStatement) dumpSetting(s *pg.SelectStmt) bool {
 	const setting = "restrict_nonsystem_relation_kind"
 	f := s.TargetList[0].GetResTarget().GetVal().GetFuncCall()
 	w := s.WhereClause.GetAExpr()
@@ -219,8 +235,8 @@ func (a *analyzer) dumpSetting(s *pg.SelectStmt) bool {
 	if names[len(names)-1] != "set_config" || f.Args[0].GetColumnRef() == nil || value == nil {
 		return false
 	}
-	a.st.Kind, a.st.ReadOnly, a.st.ReturnsRows = DefaultShard, true, true
-	a.st.Text = "SELECT pg_catalog.set_config(name, " + quoteString(value.Sval) + ", true) FROM pg_catalog.pg_settings WHERE name = '" + setting + "'"
+	ss.st.Kind, ss.st.ReadOnly, ss.st.ReturnsRows = DefaultShard, true, true
+	ss.st.Text = "SELECT pg_catalog.set_config(name, " + quoteString(value.Sval) + ", true) FROM pg_catalog.pg_settings WHERE name = '" + setting + "'"
 	return true
 }
 

@@ -51,7 +51,7 @@ func leftOut(t *shardmap.Table, cols []string) []*shardmap.Column {
 }
 
 // clockDefault is a column's default; the caller replaces its time.
-func (a *analyzer) clockDefault(c *shardmap.Column) *pg.Node {
+func clockDefault(c *shardmap.Column) *pg.Node {
 	e := usesClockText(c.Clocked)
 	if e == nil {
 		refuse("the default of column "+quoteIdent(c.Name)+" is not known well enough to be given on several shards at once", "give the column's value")
@@ -60,30 +60,30 @@ func (a *analyzer) clockDefault(c *shardmap.Column) *pg.Node {
 }
 
 // clockDefaultText is the default with the shared time in it.
-func (a *analyzer) clockDefaultText(c *shardmap.Column) string {
-	return strings.TrimPrefix(a.written(selectOf([]*pg.Node{a.clocked(a.clockDefault(c))}, nil, nil)), "SELECT ")
+func (wp *writePlans) clockDefaultText(c *shardmap.Column) string {
+	return strings.TrimPrefix(wp.written(selectOf([]*pg.Node{wp.clocked(clockDefault(c))}, nil, nil)), "SELECT ")
 }
 
 // clockRows adds the columns to the text of an INSERT with VALUES, of which the
 // column list or the table's name ends at token at, and the brackets of the rows are
 // rows. It returns the edits, which come after those of other values.
-func (a *analyzer) clockRows(t *shardmap.Table, cols []string, lists []*pg.Node, at int, named bool, rows [][2]int) []edit {
+func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.Node, at int, named bool, rows [][2]int) []edit {
 	if len(clockColumns(t)) == 0 {
 		return nil
 	}
-	ts := a.tokens()
+	ts := wp.tokens()
 	width := len(lists[0].GetList().GetItems())
 	given := cols[:min(width, len(cols))]
 	missing := leftOut(t, given)
 	texts := map[string]string{}
 	text := func(c *shardmap.Column) string {
 		if texts[c.Name] == "" {
-			texts[c.Name] = a.clockDefaultText(c)
+			texts[c.Name] = wp.clockDefaultText(c)
 		}
 		return texts[c.Name]
 	}
 	var edits []edit
-	x := &inserting{analyzer: a}
+	x := &inserting{madeValues: wp.made}
 	for r, l := range lists {
 		var places [][2]int
 		for i, item := range l.GetList().GetItems() {
@@ -123,10 +123,10 @@ func (a *analyzer) clockRows(t *shardmap.Table, cols []string, lists []*pg.Node,
 		return append(edits, edit{from: end, to: end, text: names})
 	}
 	end := ts[at].End
-	if a.fill != nil {
+	if wp.made.fill != nil {
 		// The list that names the columns of the router's values.
-		for i := range a.fill.edits {
-			if e := &a.fill.edits[i]; e.from == end && e.to == end && strings.HasPrefix(e.text, " (") {
+		for i := range wp.made.fill.edits {
+			if e := &wp.made.fill.edits[i]; e.from == end && e.to == end && strings.HasPrefix(e.text, " (") {
 				e.text = strings.TrimSuffix(e.text, ")") + names + ")"
 				return edits
 			}
@@ -141,7 +141,7 @@ func (a *analyzer) clockRows(t *shardmap.Table, cols []string, lists []*pg.Node,
 
 // clockSelect adds the columns to an INSERT whose SELECT is on every shard its own. It
 // reports whether it could.
-func (a *analyzer) clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string, q *query) bool {
+func clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string, q *query) bool {
 	width := len(q.cols)
 	if q.open || width > len(cols) {
 		return len(clockColumns(t)) == 0
@@ -158,7 +158,7 @@ func (a *analyzer) clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap
 		s.Cols = append(s.Cols, resTarget(c))
 	}
 	for _, c := range missing {
-		outputs = append(outputs, a.clockDefault(c))
+		outputs = append(outputs, clockDefault(c))
 		s.Cols = append(s.Cols, resTarget(c.Name))
 	}
 	from := &pg.Node{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: selectNode(sel), Alias: &pg.Alias{Aliasname: name}}}}
@@ -167,7 +167,7 @@ func (a *analyzer) clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap
 }
 
 // clockAssignments writes out SET column = DEFAULT.
-func (a *analyzer) clockAssignments(t *shardmap.Table, list []*pg.Node) {
+func clockAssignments(t *shardmap.Table, list []*pg.Node) {
 	found := false
 	for _, n := range list {
 		r := n.GetResTarget()
@@ -181,13 +181,13 @@ func (a *analyzer) clockAssignments(t *shardmap.Table, list []*pg.Node) {
 		r := n.GetResTarget()
 		r.Val = assigned(r.Val) // SET (a, b) = (x, y) is SET a = x, b = y
 		if c := keyColumnOrUnknown(t, r.Name); c.Clocked != "" && r.Val.GetSetToDefault() != nil {
-			r.Val = a.clockDefault(c)
+			r.Val = clockDefault(c)
 		}
 	}
 }
 
 // clockMerge adds the columns to the rows that a MERGE inserts.
-func (a *analyzer) clockMerge(t *shardmap.Table, c *pg.MergeWhenClause) {
+func clockMerge(t *shardmap.Table, c *pg.MergeWhenClause) {
 	if len(clockColumns(t)) == 0 {
 		return
 	}
@@ -205,12 +205,12 @@ func (a *analyzer) clockMerge(t *shardmap.Table, c *pg.MergeWhenClause) {
 	for i := range c.Values {
 		if i < len(cols) && c.Values[i].GetSetToDefault() != nil {
 			if col := keyColumnOrUnknown(t, cols[i]); col.Clocked != "" {
-				c.Values[i] = a.clockDefault(col)
+				c.Values[i] = clockDefault(col)
 			}
 		}
 	}
 	for _, col := range leftOut(t, cols) {
 		c.TargetList = append(c.TargetList, resTarget(col.Name))
-		c.Values = append(c.Values, a.clockDefault(col))
+		c.Values = append(c.Values, clockDefault(col))
 	}
 }

@@ -63,9 +63,9 @@ func Forced(list []string, column string) bool {
 }
 
 // planCopy plans COPY of a table that is not on one shard alone.
-func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
+func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 	c := n.GetCopyStmt()
-	t := a.relation(c.Relation).table
+	t := wp.relation(c.Relation).table
 	if t == nil {
 		return nil, nil
 	}
@@ -79,11 +79,11 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 		where = Target{Where: Default}
 	}
 	if !c.IsFrom {
-		p.Text = a.written(n)
+		p.Text = wp.written(n)
 		first := clone(n)
 		next := first.GetCopyStmt()
 		next.Options = slices.DeleteFunc(next.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "header" })
-		p.Next = a.written(first)
+		p.Next = wp.written(first)
 		if t.Kind == shardmap.Sharded {
 			u := &use{ref: c.Relation, rel: relation{table: t}}
 			p.own, p.ownNext = ownershipSites(n, p.Text, u), ownershipSites(first, p.Next, u)
@@ -91,14 +91,14 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 		return &Plan{Op: CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
 	}
 	if c.WhereClause != nil {
-		before := a.second.clock
-		a.second.clock = false
-		a.clocked(clone(n))
-		if a.second.clock {
+		before := wp.second.clock
+		wp.second.clock = false
+		wp.clocked(clone(n))
+		if wp.second.clock {
 			refuse("the transaction's time in WHERE of a COPY to several shards is not supported", "write the time as a constant")
 		}
-		a.second.clock = before
-		if t.Kind == shardmap.Reference && a.isVolatile(n) {
+		wp.second.clock = before
+		if t.Kind == shardmap.Reference && wp.isVolatile(n) {
 			refuse("a volatile function in WHERE of a COPY to the reference table "+quoteName(t.Schema, t.Name)+" could choose other rows on each shard", "copy all rows, and delete some afterwards")
 		}
 	}
@@ -107,16 +107,16 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 		var made []*pg.Node
 		for _, g := range generated(t) {
 			if !slices.Contains(p.Columns, g.Name) {
-				p.Made, p.MadeFor = append(p.Made, a.makes(t, g)), append(p.MadeFor, g)
+				p.Made, p.MadeFor = append(p.Made, wp.makes(t, g)), append(p.MadeFor, g)
 				made = append(made, stringNode(g.Name))
 			}
 		}
 		for _, col := range leftOut(t, p.Columns) {
-			expr := a.clockDefault(col)
-			if a.differsByRow(expr) {
+			expr := clockDefault(col)
+			if wp.differsByRow(expr) {
 				refuse("the default of column "+quoteIdent(col.Name)+" depends on the transaction's time and is another for each row", "give the column in the COPY")
 			}
-			text := a.written(selectOf([]*pg.Node{a.clocked(expr)}, nil, nil))
+			text := wp.written(selectOf([]*pg.Node{wp.clocked(expr)}, nil, nil))
 			p.Timed, p.MadeFor = append(p.Timed, "("+strings.TrimPrefix(text, "SELECT ")+")::"+col.Type), append(p.MadeFor, col)
 			made = append(made, stringNode(col.Name))
 		}
@@ -132,7 +132,7 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 			}
 		}
 	}
-	p.Text = a.written(&pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: from}})
+	p.Text = wp.written(&pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: from}})
 	why := "each row goes to the shard that owns its key"
 	switch t.Kind {
 	case shardmap.Sharded:
@@ -150,8 +150,8 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 			}
 			p.KeyAt = append(p.KeyAt, at)
 		}
-		a.types = a.keyTypes(t.Keyspace)
-		p.Keys = a.storedKeys(t)
+		wp.types = wp.keyTypes(t.Keyspace)
+		p.Keys = wp.storedKeys(t)
 	case shardmap.Reference:
 		why = "every shard has the table's rows"
 	default:
@@ -161,11 +161,11 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 }
 
 // planCopyQuery plans COPY (query) TO STDOUT whose query is one of several shards.
-func (a *analyzer) planCopyQuery(c *pg.CopyStmt) {
+func (wp *writePlans) planCopyQuery(c *pg.CopyStmt) {
 	p := &CopyPlan{}
 	copyFormat(&p.CopyFormat, c.Options)
-	text := a.written(c.Query)
-	st, err := a.p.Analyze(text, a.snap, a.path)
+	text := wp.written(c.Query)
+	st, err := wp.p.Analyze(text, wp.snap, wp.path)
 	if err != nil {
 		fail(err)
 	}
@@ -179,10 +179,10 @@ func (a *analyzer) planCopyQuery(c *pg.CopyStmt) {
 		l := o.GetDefElem()
 		return l.GetDefname() == "force_quote" && l.GetArg().GetList() != nil
 	})
-	p.Text = a.written(check)
-	a.st.Plan = &Plan{Op: CopyOut, Copy: p, Why: "the rows of the query are written as COPY does"}
+	p.Text = wp.written(check)
+	wp.st.Plan = &Plan{Op: CopyOut, Copy: p, Why: "the rows of the query are written as COPY does"}
 	if st.Plan != nil {
-		a.st.Plan.Target = st.Plan.Target
+		wp.st.Plan.Target = st.Plan.Target
 	}
 }
 

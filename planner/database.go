@@ -130,8 +130,8 @@ var databaseRelations = wordSet(`pg_prepared_xacts pg_replication_slots pg_stat_
 // shardsDatabase reports whether a statement sees the name of the shard's database: it reads what a server says of its
 // databases, it looks relations up by names with the database's (TypeORM: (table_catalog || '.' || ..)::regclass), or it
 // stores what the catalogue says.
-func (a *analyzer) shardsDatabase(n *pg.Node) bool {
-	if sh, ok := a.snap.Shard(a.snap.State().DefaultShard); !ok || !sh.Can().Servers {
+func (cr *catalogRewrite) shardsDatabase(n *pg.Node) bool {
+	if sh, ok := cr.snap.Shard(cr.snap.State().DefaultShard); !ok || !sh.Can().Servers {
 		return true
 	}
 	own, catalog := false, false
@@ -140,7 +140,7 @@ func (a *analyzer) shardsDatabase(n *pg.Node) bool {
 		case *pg.RangeVar:
 			plain := v.Schemaname == "" || v.Schemaname == "pg_catalog"
 			catalog = catalog || v.Schemaname == "information_schema" || plain && v.Relname == "pg_database"
-			own = own || plain && databaseRelations[v.Relname] && (v.Relname != "pg_stat_activity" || a.ofProcesses())
+			own = own || plain && databaseRelations[v.Relname] && (v.Relname != "pg_stat_activity" || cr.ofProcesses())
 		case *pg.TypeCast:
 			own = own || namesObject(v.TypeName) && namesDatabase(v.Arg)
 		case *pg.FuncCall:
@@ -195,17 +195,17 @@ func databaseArgument(f *pg.FuncCall) *pg.Node {
 
 // ownDatabase is the text of a statement that names the cluster's database, with that name in it; "" if it is the
 // statement's already.
-func (a *analyzer) ownDatabase(tree *pg.ParseResult) string {
-	text, named := strings.ToLower(a.sql), false
+func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
+	text, named := strings.ToLower(cr.sql), false
 	for _, w := range []string{"current_database", "current_catalog", "pg_database_size", "has_database_privilege"} {
 		named = named || strings.Contains(text, w)
 	}
 	root := tree.Stmts[0].Stmt
-	if !named || a.shardsDatabase(root) {
+	if !named || cr.shardsDatabase(root) {
 		return ""
 	}
-	for i := range a.snap.State().Functions {
-		if a.snap.State().Functions[i].Name == "current_database" {
+	for i := range cr.snap.State().Functions {
+		if cr.snap.State().Functions[i].Name == "current_database" {
 			return ""
 		}
 	}
@@ -223,16 +223,16 @@ func (a *analyzer) ownDatabase(tree *pg.ParseResult) string {
 				return true
 			})
 			if c := arg.GetAConst(); c.GetSval().GetSval() == Database {
-				if i := a.tokenAt(c.Location); i >= 0 {
-					edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i].End, text: "pg_catalog.current_database()"})
+				if i := cr.tokenAt(c.Location); i >= 0 {
+					edits = append(edits, edit{from: cr.tokens()[i].Start, to: cr.tokens()[i].End, text: "pg_catalog.current_database()"})
 				}
 			}
 			if c := arg.GetColumnRef(); c != nil {
 				names := fieldNames(c)
-				i := a.tokenAt(c.Location)
+				i := cr.tokenAt(c.Location)
 				last := i + 2*(len(names)-1)
-				if ts := a.tokens(); i >= 0 && len(names) > 0 && names[len(names)-1] == "datname" && last < len(ts) {
-					name := a.sql[ts[i].Start:ts[last].End]
+				if ts := cr.tokens(); i >= 0 && len(names) > 0 && names[len(names)-1] == "datname" && last < len(ts) {
+					name := cr.sql[ts[i].Start:ts[last].End]
 					edits = append(edits, edit{from: ts[i].Start, to: ts[last].End, text: "CASE " + name + " WHEN '" + Database + "' THEN pg_catalog.current_database() ELSE " + name + " END"})
 				}
 			}
@@ -267,7 +267,7 @@ func (a *analyzer) ownDatabase(tree *pg.ParseResult) string {
 		if name == "" || kept[m] {
 			return true
 		}
-		e, ok := a.databaseSpan(m)
+		e, ok := cr.databaseSpan(m)
 		lost = lost || !ok
 		switch f := from[m]; {
 		case f != nil && f.Alias == nil:
@@ -287,7 +287,7 @@ func (a *analyzer) ownDatabase(tree *pg.ParseResult) string {
 	if lost || len(edits) == 0 {
 		return ""
 	}
-	return splice(a.sql, edits)
+	return splice(cr.sql, edits)
 }
 
 // databaseSpan is where a databaseCall stands.

@@ -124,19 +124,19 @@ func (a *analyzer) dispatch() {
 			break
 		}
 		if a.changes && a.second.top.GetSelectStmt().WithClause != nil {
-			st.Plan, err = a.planChanging(a.second.top)
+			st.Plan, err = a.writePlans().planChanging(a.second.top)
 		}
 		if st.Plan == nil && err == nil {
-			st.Plan, err = a.planRead(a.second.top)
+			st.Plan, err = a.readPlans().planRead(a.second.top)
 		}
 	case *pg.Node_InsertStmt:
 		a.onlyCopies()
-		st.Plan, err = a.planInsert(a.second.top)
+		st.Plan, err = a.writePlans().planInsert(a.second.top)
 	case *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 		a.onlyCopies()
-		st.Plan, err = a.planModify(a.second.top)
+		st.Plan, err = a.writePlans().planModify(a.second.top)
 	case *pg.Node_CopyStmt:
-		st.Plan, err = a.planCopy(a.second.top)
+		st.Plan, err = a.writePlans().planCopy(a.second.top)
 	}
 	if err != nil {
 		fail(err)
@@ -147,9 +147,50 @@ func (a *analyzer) dispatch() {
 	}
 }
 
+// shardTexts prints what shards are sent.
+type shardTexts interface {
+	// text prints a statement, written too: it ends the analysis with an error of it.
+	text(n *pg.Node) (string, error)
+	written(n *pg.Node) string
+	// clocked replaces now() and its like by the parameter of Plan.Clock.
+	clocked(n *pg.Node) *pg.Node
+	// guards reports whether casts of a node look for special date/time words.
+	guards(n *pg.Node) bool
+}
+
+// readPlans plans queries over several shards.
+type readPlans struct {
+	*pushdown
+	*sourceText
+	*touched
+	*effects
+	*parameters
+	shardTexts
+
+	p      *Planner
+	st     *Statement
+	second *reading
+	into   *pg.IntoClause
+}
+
+// writePlans plans statements over several shards that change rows.
+type writePlans struct {
+	*readPlans
+
+	made *madeValues
+}
+
+func (a *analyzer) readPlans() *readPlans {
+	return &readPlans{pushdown: a.pushdown, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, parameters: &a.parameters, shardTexts: a, p: a.p, st: a.st, second: a.second, into: a.into}
+}
+
+func (a *analyzer) writePlans() *writePlans {
+	return &writePlans{readPlans: a.readPlans(), made: &a.madeValues}
+}
+
 // planRead plans a query: a SELECT, also that of DECLARE CURSOR, EXPLAIN and COPY.
-func (a *analyzer) planRead(n *pg.Node) (*Plan, error) {
-	for _, plan := range []func(*pg.Node) (*Plan, error){a.planScatter, a.planAggregate, a.planGather} {
+func (rp *readPlans) planRead(n *pg.Node) (*Plan, error) {
+	for _, plan := range []func(*pg.Node) (*Plan, error){rp.planScatter, rp.planAggregate, rp.planGather} {
 		if p, err := plan(n); p != nil || err != nil {
 			return p, err
 		}

@@ -77,6 +77,21 @@ func (f *Fill) Literals(values [][]byte) string {
 	return b.String()
 }
 
+// madeValues puts values that the router makes into the statement, in the tree and in the text.
+type madeValues struct {
+	*typer
+	*sourceText
+	*touched
+	*effects
+
+	st        *Statement
+	fill      *filling             // nil: none yet
+	selected  map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
+	judged    []edit               // of Statement.Judged
+	signals   []signal
+	fillNamed int8 // 0 not looked yet, 1 no, 2 yes: see namesFill
+}
+
 // filling collects the values of one statement while it is analysed.
 type filling struct {
 	base   int // the client's highest parameter
@@ -91,31 +106,31 @@ var (
 )
 
 // names one of the functions, so that the tree has to be searched.
-func (a *analyzer) namesFill() bool {
-	if a.fillNamed == 0 {
-		a.fillNamed = 1
-		text := strings.ToLower(a.sql)
+func (mv *madeValues) namesFill() bool {
+	if mv.fillNamed == 0 {
+		mv.fillNamed = 1
+		text := strings.ToLower(mv.sql)
 		for _, w := range []string{"next_id", "uuidv7", "nextval", "currval", "lastval", "setval", "serial_sequence", "gen_random_uuid"} {
 			if strings.Contains(text, w) {
-				a.fillNamed = 2
+				mv.fillNamed = 2
 			}
 		}
 	}
-	return a.fillNamed == 2
+	return mv.fillNamed == 2
 }
 
-func (a *analyzer) filler() *filling {
-	if a.fill == nil {
-		a.fill = &filling{}
-		for _, t := range a.tokens() {
+func (mv *madeValues) filler() *filling {
+	if mv.fill == nil {
+		mv.fill = &filling{}
+		for _, t := range mv.tokens() {
 			if t.Kind == sqlguard.Param {
-				if n, err := strconv.Atoi(a.sql[t.Start+1 : t.End]); err == nil {
-					a.fill.base = max(a.fill.base, n)
+				if n, err := strconv.Atoi(mv.sql[t.Start+1 : t.End]); err == nil {
+					mv.fill.base = max(mv.fill.base, n)
 				}
 			}
 		}
 	}
-	return a.fill
+	return mv.fill
 }
 
 func (src *sourceText) tokens() []sqlguard.Token {
@@ -174,8 +189,8 @@ func lostPlace() int {
 func mark(i int) string { return "\x00" + strconv.Itoa(i) + "\x00" }
 
 // value adds a value and returns the expression for the tree and for the text.
-func (a *analyzer) value(v FillValue) (node *pg.Node, text string) {
-	f := a.filler()
+func (mv *madeValues) value(v FillValue) (node *pg.Node, text string) {
+	f := mv.filler()
 	f.values = append(f.values, v)
 	n := len(f.values) - 1
 	node = &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{
@@ -191,34 +206,34 @@ func stringNode(s string) *pg.Node {
 	return &pg.Node{Node: &pg.Node_String_{String_: &pg.String{Sval: s}}}
 }
 
-func (a *analyzer) replace(from, to int, text string) {
-	f := a.filler()
+func (mv *madeValues) replace(from, to int, text string) {
+	f := mv.filler()
 	f.edits = append(f.edits, edit{from: from, to: to, text: text})
 }
 
 // finishFill turns what was collected into the statement's Fill and Text.
-func (a *analyzer) finishFill() {
-	f, st := a.fill, a.st
-	if len(a.judged) > 0 {
+func (mv *madeValues) finishFill() {
+	f, st := mv.fill, mv.st
+	if len(mv.judged) > 0 {
 		if f != nil && len(f.values) > 0 {
 			refuse("ids and the values of sequences cannot be made in this statement", "take them in a statement of their own: SELECT nextval('...')")
 		}
 		if f != nil {
-			a.judged = append(a.judged, f.edits...)
+			mv.judged = append(mv.judged, f.edits...)
 		}
-		st.Judged, st.Reusable = splice(a.sql, a.judged), false
+		st.Judged, st.Reusable = splice(mv.sql, mv.judged), false
 	}
 	if f == nil || len(f.edits) == 0 {
 		return
 	}
 	st.Reusable = false
-	text := splice(a.sql, f.edits)
+	text := splice(mv.sql, f.edits)
 	if len(f.values) == 0 {
 		st.Text = text
 		return
 	}
 	// Beside nextval(), or a default that calls it, lastval() is what that gives.
-	if !a.lonely() && (a.sequence == "nextval" || a.sequence == "setval" || st.Kind == DefaultShard && !st.ReadOnly) &&
+	if !mv.lonely() && (mv.sequence == "nextval" || mv.sequence == "setval" || st.Kind == DefaultShard && !st.ReadOnly) &&
 		slices.ContainsFunc(f.values, func(v FillValue) bool { return v.Source == "lastval" }) {
 		refuse("lastval() is not certain in a statement that may take values from the default shard's own sequences", "read it in a statement of its own, and pass the value: SELECT lastval()")
 	}
@@ -463,37 +478,37 @@ func splitName(text string) ([]string, error) {
 // fillExpr replaces the calls in an expression that is evaluated exactly once
 // for each row. Where that is not certain (CASE, AND, subqueries) it leaves them, and
 // the walk refuses them.
-func (a *analyzer) fillExpr(n *pg.Node) *pg.Node {
+func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_FuncCall:
-		if fv, ok := a.fillCall(v.FuncCall); ok {
-			node, text := a.value(fv)
-			from, to := a.callSpan(v.FuncCall)
+		if fv, ok := mv.fillCall(v.FuncCall); ok {
+			node, text := mv.value(fv)
+			from, to := mv.callSpan(v.FuncCall)
 			if fv.ValueParam > 0 {
 				// The parameter stays in the text, with its type.
 				text = "COALESCE(" + text + ", " + dollar(fv.ValueParam) + "::bigint)"
 				node = &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: []*pg.Node{node, v.FuncCall.Args[1]}, Location: -1}}}
 			}
-			a.replace(from, to, text)
+			mv.replace(from, to, text)
 			return node
 		}
-		if q := a.serialSequence(v.FuncCall); q != nil {
-			from, to := a.callSpan(v.FuncCall)
+		if q := mv.serialSequence(v.FuncCall); q != nil {
+			from, to := mv.callSpan(v.FuncCall)
 			text := quoteString(q.QualifiedName())
-			a.replace(from, to, text+"::text")
+			mv.replace(from, to, text+"::text")
 			return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Sval{Sval: &pg.String{Sval: q.QualifiedName()}}, Location: -1}}}
 		}
 		for i, arg := range v.FuncCall.Args {
-			v.FuncCall.Args[i] = a.fillExpr(arg)
+			v.FuncCall.Args[i] = mv.fillExpr(arg)
 		}
 	case *pg.Node_TypeCast:
-		v.TypeCast.Arg = a.fillExpr(v.TypeCast.Arg)
+		v.TypeCast.Arg = mv.fillExpr(v.TypeCast.Arg)
 	case *pg.Node_AExpr:
 		if v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_OP {
 			if v.AExpr.Lexpr != nil {
-				v.AExpr.Lexpr = a.fillExpr(v.AExpr.Lexpr)
+				v.AExpr.Lexpr = mv.fillExpr(v.AExpr.Lexpr)
 			}
-			v.AExpr.Rexpr = a.fillExpr(v.AExpr.Rexpr)
+			v.AExpr.Rexpr = mv.fillExpr(v.AExpr.Rexpr)
 		}
 	}
 	return n
@@ -517,11 +532,11 @@ func (src *sourceText) callSpan(f *pg.FuncCall) (from, to int) {
 }
 
 // fillSelect evaluates the calls in a SELECT without FROM, which gives one row.
-func (a *analyzer) fillSelect(s *pg.SelectStmt) {
-	if a.namesFill() && a.fillSeries(s) {
+func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
+	if mv.namesFill() && mv.fillSeries(s) {
 		return
 	}
-	if !a.namesFill() || s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil ||
+	if !mv.namesFill() || s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil ||
 		len(s.FromClause) > 0 || s.WhereClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.SortClause != nil || s.LimitCount != nil ||
 		s.LimitOffset != nil || s.DistinctClause != nil || s.WindowClause != nil || s.LockingClause != nil {
 		return
@@ -532,22 +547,22 @@ func (a *analyzer) fillSelect(s *pg.SelectStmt) {
 			return
 		}
 	}
-	a.lastAlone = !strings.Contains(strings.ToLower(strings.ReplaceAll(a.sql, "lastval", "")), "val")
-	defer func() { a.lastAlone = false }()
+	mv.lastAlone = !strings.Contains(strings.ToLower(strings.ReplaceAll(mv.sql, "lastval", "")), "val")
+	defer func() { mv.lastAlone = false }()
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
 		name := figureName(r.Val)
 		before := 0
-		if a.fill != nil {
-			before = len(a.fill.edits)
+		if mv.fill != nil {
+			before = len(mv.fill.edits)
 		}
-		r.Val = a.fillExpr(r.Val)
-		if a.fill == nil || len(a.fill.edits) == before || r.Name != "" || name == "?column?" {
+		r.Val = mv.fillExpr(r.Val)
+		if mv.fill == nil || len(mv.fill.edits) == before || r.Name != "" || name == "?column?" {
 			continue
 		}
 		// The column keeps the name that the call gave it.
-		end := a.targetEnd(r)
-		a.replace(end, end, " AS "+quoteAlways(name))
+		end := mv.targetEnd(r)
+		mv.replace(end, end, " AS "+quoteAlways(name))
 	}
 }
 
@@ -610,7 +625,7 @@ const seriesMax = 10_000
 
 // fillSeries reads SELECT nextval('s') FROM generate_series(1, 100), by which
 // clients take many values at a time, and makes a list of VALUES of it.
-func (a *analyzer) fillSeries(s *pg.SelectStmt) bool {
+func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 	if s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil || len(s.FromClause) != 1 || len(s.TargetList) != 1 ||
 		s.WhereClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.SortClause != nil || s.LimitCount != nil || s.LimitOffset != nil ||
 		s.DistinctClause != nil || s.WindowClause != nil || s.LockingClause != nil {
@@ -634,7 +649,7 @@ func (a *analyzer) fillSeries(s *pg.SelectStmt) bool {
 	if low == nil || high == nil {
 		return false
 	}
-	v, ok := a.fillCall(call)
+	v, ok := mv.fillCall(call)
 	n := int64(high.Ival) - int64(low.Ival) + 1
 	if !ok || v.ValueParam > 0 || n < 1 {
 		return false
@@ -649,7 +664,7 @@ func (a *analyzer) fillSeries(s *pg.SelectStmt) bool {
 	var b strings.Builder
 	b.WriteString("SELECT " + quoteAlways(name) + " FROM (VALUES ")
 	for i := range n {
-		node, text := a.value(v)
+		node, text := mv.value(v)
 		if i > 0 {
 			b.WriteString(", ")
 		}
@@ -657,11 +672,11 @@ func (a *analyzer) fillSeries(s *pg.SelectStmt) bool {
 		t.Val = node
 	}
 	b.WriteString(") AS ids(" + quoteAlways(name) + ")")
-	ts := a.tokens()
+	ts := mv.tokens()
 	last := len(ts) - 1
-	for last > 0 && a.punct(last, ';') {
+	for last > 0 && mv.punct(last, ';') {
 		last--
 	}
-	a.replace(ts[0].Start, ts[last].End, b.String())
+	mv.replace(ts[0].Start, ts[last].End, b.String())
 	return true
 }

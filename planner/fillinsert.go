@@ -51,13 +51,13 @@ func (ns *namespace) makes(t *shardmap.Table, c *shardmap.Column) FillValue {
 
 // fillInsert puts router-made values into an INSERT, in the tree and in the text:
 // for calls in VALUES, for DEFAULT, and for columns that are left out. top: it is not in WITH.
-func (a *analyzer) fillInsert(s *pg.InsertStmt, top bool) {
-	t := a.relation(s.Relation).table
+func (mv *madeValues) fillInsert(s *pg.InsertStmt, top bool) {
+	t := mv.relation(s.Relation).table
 	gen := generated(t)
-	if len(gen) == 0 && !a.namesFill() {
+	if len(gen) == 0 && !mv.namesFill() {
 		return
 	}
-	x := &inserting{analyzer: a, s: s, t: t, named: len(s.Cols) > 0}
+	x := &inserting{madeValues: mv, s: s, t: t, named: len(s.Cols) > 0}
 	for _, n := range s.Cols {
 		x.cols = append(x.cols, n.GetResTarget().GetName())
 	}
@@ -67,7 +67,7 @@ func (a *analyzer) fillInsert(s *pg.InsertStmt, top bool) {
 	sel := s.SelectStmt.GetSelectStmt()
 	plain := sel != nil && sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil
 	if sel != nil && !plain {
-		x.fromSelect(a.unseen(t), top)
+		x.fromSelect(mv.unseen(t), top)
 		return
 	}
 	x.locate(plain)
@@ -80,7 +80,7 @@ func (a *analyzer) fillInsert(s *pg.InsertStmt, top bool) {
 
 // inserting is the state of one fillInsert.
 type inserting struct {
-	*analyzer
+	*madeValues
 	s     *pg.InsertStmt
 	t     *shardmap.Table
 	named bool // the INSERT names its columns
@@ -115,7 +115,7 @@ func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	}
 	for _, c := range gen {
 		if listed := slices.Contains(cols, c.Name); !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			x.second.refuseOne("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
+			x.touched.second.refuseOne("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
 				"read the rows first, and insert them with VALUES; or select a value for the column")
 		}
 	}
@@ -188,7 +188,7 @@ func (x *inserting) selectedCalls() {
 	if len(targets) == 0 {
 		refuse("an INSERT ... SELECT of nothing but values that the router makes is not supported", "insert with VALUES")
 	}
-	x.second.refuseOne("the router makes values for each row of INSERT ... SELECT, which it does not see on one shard", "read the rows first, and insert them with VALUES")
+	x.touched.second.refuseOne("the router makes values for each row of INSERT ... SELECT, which it does not see on one shard", "read the rows first, and insert them with VALUES")
 	x.s.Cols, sel.TargetList = cols, targets
 }
 

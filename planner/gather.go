@@ -19,8 +19,8 @@ import (
 
 // gatherer makes relations of the tables of one statement.
 type gatherer struct {
-	a   *analyzer
-	occ []*occurrence
+	plans *readPlans
+	occ   []*occurrence
 	// refs are the names by which columns are asked for, anywhere.
 	refs []fieldRef
 	// names counts what each name in FROM may stand for.
@@ -82,16 +82,16 @@ type gathered struct {
 	index  [][]string
 }
 
-func (a *analyzer) newGatherer() *gatherer {
-	return &gatherer{a: a, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}, selects: map[*pg.SelectStmt]*pg.SelectStmt{}}
+func (rp *readPlans) newGatherer() *gatherer {
+	return &gatherer{plans: rp, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}, selects: map[*pg.SelectStmt]*pg.SelectStmt{}}
 }
 
 // planGather plans any query by fetching what it reads onto one connection. It
 // refuses what cannot be answered so.
-func (a *analyzer) planGather(n *pg.Node) (*Plan, error) {
-	g := a.newGatherer()
+func (rp *readPlans) planGather(n *pg.Node) (*Plan, error) {
+	g := rp.newGatherer()
 	rels, tree := g.readTables(n, nil)
-	text, err := a.text(tree)
+	text, err := rp.text(tree)
 	if err != nil {
 		return nil, err
 	}
@@ -116,18 +116,18 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 			g.selects[v] = before[i].Interface().(*pg.SelectStmt)
 		}
 	}
-	g.whole = keep != nil || g.a.preferDefault
-	g.a.clocked(tree)
-	sequence, prefer := g.a.sequence, g.a.preferDefault
-	g.a.sequence, g.a.preferDefault = "", false
+	g.whole = keep != nil || g.plans.preferDefault
+	g.plans.clocked(tree)
+	sequence, prefer := g.plans.sequence, g.plans.preferDefault
+	g.plans.sequence, g.plans.preferDefault = "", false
 	g.node(tree, &gatherScope{})
-	if g.a.sequence != "" {
-		refuse(g.a.sequence+"() in a statement over several shards would count on one of them", "get the value in a statement of its own: SELECT "+g.a.sequence+"(...)")
+	if g.plans.sequence != "" {
+		refuse(g.plans.sequence+"() in a statement over several shards would count on one of them", "get the value in a statement of its own: SELECT "+g.plans.sequence+"(...)")
 	}
-	if g.a.preferDefault {
+	if g.plans.preferDefault {
 		refuse("the statement reads a shard's own catalogue beside rows of several shards", "read the catalogue in a statement of its own")
 	}
-	g.a.sequence, g.a.preferDefault = sequence, prefer
+	g.plans.sequence, g.plans.preferDefault = sequence, prefer
 	g.needs()
 	g.shorten()
 	for i := range g.given {
@@ -251,7 +251,7 @@ func (g *gatherer) relations() []Relation {
 		mine := map[string]*pg.Node{}
 		var order []string
 		for _, c := range o.conds {
-			text, err := g.a.text(selectOf([]*pg.Node{c}, nil, nil))
+			text, err := g.plans.text(selectOf([]*pg.Node{c}, nil, nil))
 			if err != nil {
 				continue
 			}
@@ -295,9 +295,9 @@ func (g *gatherer) relations() []Relation {
 	}
 	out := make([]Relation, len(rels))
 	for i, r := range rels {
-		name := g.a.second.fresh()
+		name := g.plans.second.fresh()
 		out[i] = Relation{Name: name, Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
-		out[i].Text, out[i].own = r.text(g.a)
+		out[i].Text, out[i].own = r.text(g.plans)
 		for _, o := range g.occ {
 			if o.rel != r {
 				continue
@@ -321,7 +321,7 @@ func subsetOf(a, b map[string]*pg.Node) bool {
 }
 
 // text is what each shard runs for a relation.
-func (r *gathered) text(a *analyzer) (string, *onOwn) {
+func (r *gathered) text(a *readPlans) (string, *onOwn) {
 	var cols []*pg.Node
 	for i := range r.table.Columns {
 		if c := r.table.Columns[i].Name; r.all || r.need[c] {
@@ -373,8 +373,8 @@ func selectOf(outputs, from, conds []*pg.Node) *pg.Node {
 func (g *gatherer) targetOf(o *occurrence) Target {
 	switch o.table.Kind {
 	case shardmap.Sharded:
-		if u := g.a.second.byRef[g.original[o.v]]; u != nil && u.rel.table == o.table {
-			return g.a.targetOf(u)
+		if u := g.plans.second.byRef[g.original[o.v]]; u != nil && u.rel.table == o.table {
+			return g.plans.targetOf(u)
 		}
 		return Target{Where: KeyShards, Keyspace: o.table.Keyspace}
 	case shardmap.Reference:
@@ -414,7 +414,7 @@ func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 	if v.Catalogname != "" && v.Catalogname != "cleave" {
 		refuse("table names with a database in front are not supported", "leave out the database name")
 	}
-	r := g.a.relation(v)
+	r := g.plans.relation(v)
 	name := quoteName(r.schema, r.name)
 	switch {
 	case r.virtual:
@@ -424,11 +424,11 @@ func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 	case r.table == nil:
 		position := 0
 		if o := g.original[v]; o != nil {
-			position = g.a.position(o.Location)
+			position = g.plans.position(o.Location)
 		}
 		fail(undefinedTable(name, position))
 	}
-	addTable(&g.a.st.Tables, r.table)
+	addTable(&g.plans.st.Tables, r.table)
 	if r.table.Kind != shardmap.Sharded && r.table.Kind != shardmap.Reference {
 		g.home = Default // no other shard knows its columns
 	}

@@ -34,7 +34,7 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 			plan, err = nil, b.err
 		}
 	}()
-	return a.planGather(a.second.top)
+	return a.readPlans().planGather(a.second.top)
 }
 
 func targetText(t Target) string {

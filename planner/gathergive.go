@@ -15,7 +15,7 @@ import (
 // fail, since it may never be run. false: it is read like any other.
 func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 	was := g.selects[s]
-	r := g.a.second
+	r := g.plans.second
 	if g.whole || was == nil || g.depth > 0 && !g.alone(was) || r == nil || r.queries[was] == nil || !r.queries[was].aggregates || g.refersOut(s, sc) {
 		return false
 	}
@@ -25,7 +25,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 	}
 	switch p.Op {
 	case Gather:
-		tree, err := g.a.p.parse(p.Text)
+		tree, err := g.plans.p.parse(p.Text)
 		if err != nil || len(tree.Stmts) != 1 || tree.Stmts[0].Stmt.GetSelectStmt() == nil {
 			return false
 		}
@@ -38,7 +38,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		if len(c.Order) > 0 || c.Hidden > 0 || c.Unique > 0 || c.Limit != nil || c.Offset != nil || names == nil || len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(names) {
 			return false
 		}
-		name := g.a.second.fresh()
+		name := g.plans.second.fresh()
 		all := emptySelect()
 		all.FromClause = []*pg.Node{tableNode(name, "")}
 		all.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
@@ -74,7 +74,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 		eachMessage(n.ProtoReflect(), func(m protoreflect.Message) {
 			switch v := m.Interface().(type) {
 			case *pg.RangeVar:
-				u := g.a.second.byRef[v]
+				u := g.plans.second.byRef[v]
 				if u == nil || u.rel.table == nil || len(v.Alias.GetColnames()) > 0 {
 					ok = false
 					return
@@ -114,7 +114,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 				ok = false
 			}
 		case *pg.FuncCall:
-			ok = ok && g.a.isAggregate(v)
+			ok = ok && g.plans.isAggregate(v)
 		case *pg.TypeCast:
 			ok = ok && v.Arg.GetColumnRef() == nil
 		case *pg.A_Expr:
@@ -129,7 +129,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 
 // planOf plans a subquery as if it were a statement, nil if no cheaper plan fits.
 func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
-	r := g.a.second
+	r := g.plans.second
 	root, names := r.root, r.names
 	r.root = r.queries[s]
 	defer func() {
@@ -144,7 +144,7 @@ func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
 			r.names = names
 		}
 	}()
-	for _, plan := range []func(*pg.Node) (*Plan, error){g.a.planScatter, g.a.planAggregate} {
+	for _, plan := range []func(*pg.Node) (*Plan, error){g.plans.planScatter, g.plans.planAggregate} {
 		if p, err := plan(selectNode(s)); p != nil && err == nil {
 			return p
 		}

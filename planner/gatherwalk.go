@@ -106,7 +106,7 @@ func (g *gatherer) children(m protoreflect.Message, p place) {
 			case *pg.SelectStmt:
 				g.selectStmt(child, p.sc)
 			case *pg.TypeName:
-				g.a.catalogType(child)
+				g.plans.catalogType(child)
 			case *pg.RangeVar:
 				refuse("this kind of statement is not read over several shards", "give the shard key")
 			default:
@@ -151,7 +151,7 @@ func (g *gatherer) function(f *pg.FuncCall) {
 	case "pg_typeof":
 		g.typeof = true
 	}
-	g.a.function(f)
+	g.plans.function(f)
 }
 
 func (g *gatherer) with(w *pg.WithClause, sc *gatherScope) {
@@ -204,9 +204,9 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	if s == nil {
 		return
 	}
-	g.a.work(nil)
+	g.plans.work(nil)
 	if len(s.LockingClause) > 0 {
-		g.a.second.refuseLocks("SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should",
+		g.plans.second.refuseLocks("SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should",
 			"lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them")
 	}
 	if s.IntoClause != nil {
@@ -251,14 +251,14 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 // unread reports whether PostgreSQL reads no row of a query's tables: it has HAVING,
 // and neither GROUP BY nor aggregates. Its WHERE, which may fail, is never run.
 func (g *gatherer) unread(s *pg.SelectStmt) bool {
-	if s.HavingClause == nil || len(s.GroupClause) > 0 || g.a.second == nil {
+	if s.HavingClause == nil || len(s.GroupClause) > 0 || g.plans.second == nil {
 		return false
 	}
-	q := g.a.second.queries[g.selects[s]]
+	q := g.plans.second.queries[g.selects[s]]
 	if q == nil || q.sel == nil {
 		return false
 	}
-	calls, sure := g.a.ownAggregates(q)
+	calls, sure := g.plans.ownAggregates(q)
 	return sure && len(calls) == 0
 }
 

@@ -126,14 +126,14 @@ func markOf(kind MarkKind, n int) string {
 }
 
 // planInsert plans an INSERT whose rows are on several shards.
-func (a *analyzer) planInsert(n *pg.Node) (*Plan, error) {
+func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
 	s := n.GetInsertStmt()
-	t := a.relation(s.Relation).table
+	t := wp.relation(s.Relation).table
 	if t == nil {
 		return nil, nil
 	}
 	if t.Kind != shardmap.Sharded {
-		return a.planWhole(n, s.Relation, t)
+		return wp.planWhole(n, s.Relation, t)
 	}
 	if c := s.OnConflictClause; c != nil {
 		for _, r := range c.TargetList {
@@ -154,7 +154,7 @@ func (a *analyzer) planInsert(n *pg.Node) (*Plan, error) {
 		}
 	}
 	p := &InsertPlan{Table: t, Returning: len(s.ReturningList) > 0}
-	p.Types = a.keyTypes(t.Keyspace)
+	p.Types = wp.keyTypes(t.Keyspace)
 	p.Matched = p.Returning && s.OnConflictClause != nil
 	sel := s.SelectStmt.GetSelectStmt()
 	plan := &Plan{Op: Insert, Insert: p, Why: "the rows have different shard keys"}
@@ -162,12 +162,12 @@ func (a *analyzer) planInsert(n *pg.Node) (*Plan, error) {
 	case sel == nil:
 		refuse("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
 	case plainValues(sel):
-		a.planRows(p, s, sel, t, cols)
+		wp.planRows(p, s, sel, t, cols)
 	default:
-		if local := a.planLocalInsert(n, s, sel, t, cols); local != nil {
+		if local := wp.planLocalInsert(n, s, sel, t, cols); local != nil {
 			return local, nil
 		}
-		plan.Apart = a.planSource(p, s, sel, t, cols)
+		plan.Apart = wp.planSource(p, s, sel, t, cols)
 	}
 	return plan, nil
 }
@@ -178,42 +178,42 @@ func plainValues(sel *pg.SelectStmt) bool {
 }
 
 // planRows splits the rows of VALUES by their places in the text.
-func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
+func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
 	at := keyPlaces(t, cols)
-	a.types = p.Types
+	wp.types = p.Types
 	for _, n := range s.GetOnConflictClause().GetTargetList() {
 		if r := n.GetResTarget(); assigned(r.GetVal()).GetSetToDefault() != nil && keyColumnOrUnknown(t, r.GetName()).Clocked != "" {
 			refuse("ON CONFLICT DO UPDATE SET "+quoteIdent(r.GetName())+" = DEFAULT would be the time of each shard's own transaction", "write the time out: now()")
 		}
 	}
-	x := &inserting{analyzer: a}
-	i := a.tokenAt(s.Relation.Location)
+	x := &inserting{madeValues: wp.made}
+	i := wp.tokenAt(s.Relation.Location)
 	if i < 0 {
 		lostPlace()
 	}
-	for a.punct(i+1, '.') {
+	for wp.punct(i+1, '.') {
 		i += 2
 	}
-	if a.word(i+1, "as") {
+	if wp.word(i+1, "as") {
 		i += 2
 	}
 	listEnd, named := i, false
 	i++
-	if a.punct(i, '(') && !(a.word(i+1, "values") && a.punct(i+2, '(')) && !a.punct(i+1, '(') {
-		listEnd, named = a.closing(i), true
+	if wp.punct(i, '(') && !(wp.word(i+1, "values") && wp.punct(i+2, '(')) && !wp.punct(i+1, '(') {
+		listEnd, named = wp.closing(i), true
 		i = listEnd + 1
 	}
-	if a.word(i, "overriding") {
+	if wp.word(i, "overriding") {
 		i += 3
 	}
-	for a.punct(i, '(') {
+	for wp.punct(i, '(') {
 		i++
 	}
-	if !a.word(i, "values") {
+	if !wp.word(i, "values") {
 		lostPlace()
 	}
-	ts := a.tokens()
-	c := &computing{analyzer: a, p: p, target: a.second.byRef[s.Relation]}
+	ts := wp.tokens()
+	c := &computing{writePlans: wp, p: p, target: wp.second.byRef[s.Relation]}
 	if usesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
 		refuse("a value that says something about one shard's server or session is not supported in an INSERT on several shards", "leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter")
 	}
@@ -225,10 +225,10 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 	at0 := first
 	p.Rows = make([]InsertRow, len(sel.ValuesLists))
 	for r, l := range sel.ValuesLists {
-		if !a.punct(at0, '(') {
+		if !wp.punct(at0, '(') {
 			lostPlace()
 		}
-		end := a.closing(at0)
+		end := wp.closing(at0)
 		rows = append(rows, span{ts[at0].Start, ts[end].End})
 		brackets = append(brackets, [2]int{at0, end})
 		items := l.GetList().GetItems()
@@ -256,34 +256,34 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 		}
 		p.Rows[r].Key = key
 		at0 = end + 1
-		if a.punct(at0, ',') {
+		if wp.punct(at0, ',') {
 			at0++
 		}
 	}
 	c.finish(s)
 	last := len(ts) - 1
-	for last > 0 && a.punct(last, ';') {
+	for last > 0 && wp.punct(last, ';') {
 		last--
 	}
-	tail := a.tail(s)
+	tail := wp.tail(s)
 	if tail == "" {
-		a.clockIn(&pg.Node{Node: &pg.Node_OnConflictClause{OnConflictClause: s.OnConflictClause}})
+		wp.clockIn(&pg.Node{Node: &pg.Node_OnConflictClause{OnConflictClause: s.OnConflictClause}})
 		for _, n := range s.ReturningList {
-			a.clockIn(n)
+			wp.clockIn(n)
 		}
 	}
 	if s.WithClause != nil {
-		a.clockIn(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}})
+		wp.clockIn(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}})
 	}
-	cut := &cutter{text: a.sql, edits: slices.Clone(a.second.edits)}
-	if a.fill != nil {
-		for _, e := range a.fill.edits {
+	cut := &cutter{text: wp.sql, edits: slices.Clone(wp.second.edits)}
+	if wp.made.fill != nil {
+		for _, e := range wp.made.fill.edits {
 			if !slices.ContainsFunc(c.places, func(p [2]int) bool { return e.from >= p[0] && e.to <= p[1] }) {
 				cut.edits = append(cut.edits, e)
 			}
 		}
 	}
-	cut.edits = append(cut.edits, a.clockRows(t, cols, sel.ValuesLists, listEnd, named, brackets)...)
+	cut.edits = append(cut.edits, wp.clockRows(t, cols, sel.ValuesLists, listEnd, named, brackets)...)
 	slices.SortStableFunc(cut.edits, func(a, b edit) int { return a.from - b.from })
 	p.Head = cut.cut(0, rows[0].from)
 	for r := range rows {
@@ -337,7 +337,7 @@ func (c *cutter) cut(from, to int) string {
 
 // computing collects the values that are computed before rows are split.
 type computing struct {
-	*analyzer
+	*writePlans
 	p      *InsertPlan
 	target *use
 	exprs  []*pg.Node
@@ -414,11 +414,11 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 
 // looked writes a value anew whose casts look for words for the time.
 func (c *computing) looked(n *pg.Node, from, to int) {
-	if c.fill != nil && slices.ContainsFunc(c.fill.edits, func(e edit) bool { return e.from >= from && e.to <= to }) {
+	if c.made.fill != nil && slices.ContainsFunc(c.made.fill.edits, func(e edit) bool { return e.from >= from && e.to <= to }) {
 		refuse("a value that the router makes stands beside a text that is cast to a time", "take the values first, and pass them as parameters")
 	}
 	text := c.written(selectOf([]*pg.Node{c.clocked(clone(n))}, nil, nil))
-	tree, err := c.analyzer.p.parse(text)
+	tree, err := c.readPlans.p.parse(text)
 	if err != nil || len(tree.Stmts) != 1 {
 		lostPlace()
 	}
@@ -429,13 +429,13 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 }
 
 // tail is what follows the rows of an INSERT if its casts look for words for the time; "" if there are none.
-func (a *analyzer) tail(s *pg.InsertStmt) string {
-	if s.WithClause != nil && a.guards(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}}) {
+func (wp *writePlans) tail(s *pg.InsertStmt) string {
+	if s.WithClause != nil && wp.guards(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}}) {
 		refuse("a WITH query before the rows of an INSERT casts what could be a word for the time", "use INSERT ... SELECT")
 	}
 	only := &pg.InsertStmt{Relation: s.Relation, OnConflictClause: s.OnConflictClause, ReturningList: s.ReturningList}
 	n := &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: only}}
-	if !a.guards(n) {
+	if !wp.guards(n) {
 		return ""
 	}
 	const row = "cleave_row"
@@ -443,7 +443,7 @@ func (a *analyzer) tail(s *pg.InsertStmt) string {
 	values := emptySelect()
 	values.ValuesLists = []*pg.Node{{Node: &pg.Node_List{List: &pg.List{Items: []*pg.Node{textConst(row)}}}}}
 	n.GetInsertStmt().SelectStmt, n.GetInsertStmt().Override = selectNode(values), pg.OverridingKind_OVERRIDING_NOT_SET
-	_, tail, ok := strings.Cut(a.written(a.clocked(n)), "('"+row+"')")
+	_, tail, ok := strings.Cut(wp.written(wp.clocked(n)), "('"+row+"')")
 	if !ok {
 		lostPlace()
 	}
@@ -492,12 +492,12 @@ func (c *computing) finish(s *pg.InsertStmt) {
 }
 
 // nested plans a query that is a part of this statement and read before the rest.
-func (a *analyzer) nested(sel *pg.SelectStmt) *Statement { return a.nestedNode(selectNode(sel)) }
+func (wp *writePlans) nested(sel *pg.SelectStmt) *Statement { return wp.nestedNode(selectNode(sel)) }
 
 // nestedNode is nested of any statement that gives rows.
-func (a *analyzer) nestedNode(n *pg.Node) *Statement {
-	text := a.written(n)
-	st, err := a.p.Analyze(text, a.snap, a.path)
+func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
+	text := wp.written(n)
+	st, err := wp.p.Analyze(text, wp.snap, wp.path)
 	if err != nil {
 		fail(err)
 	}
@@ -513,7 +513,7 @@ func (a *analyzer) nestedNode(n *pg.Node) *Statement {
 }
 
 // planSource plans INSERT ... SELECT whose rows are read first. It returns Plan.Apart.
-func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) (apart []Change) {
+func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) (apart []Change) {
 	if slices.Contains(cols, "") {
 		refuse("INSERT ... SELECT into a part of a column is not supported over several shards", "insert the whole value")
 	}
@@ -521,18 +521,18 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 		if sel.WithClause != nil {
 			refuse("INSERT ... SELECT with WITH before both is not supported over several shards", "write one WITH")
 		}
-		apart = a.apart(s.WithClause, &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}, t)
+		apart = wp.apart(s.WithClause, &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}, t)
 		sel.WithClause = s.WithClause
 	}
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
 	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-	for _, u := range a.second.uses {
+	for _, u := range wp.second.uses {
 		if !inside[u.ref] && !u.everywhere() {
 			refuse("an INSERT of rows for several shards cannot read table "+quoteName(u.rel.schema, u.rel.name)+" in ON CONFLICT or RETURNING", "read it in a statement of its own")
 		}
 	}
 	width := -1
-	if q := a.second.queries[sel]; q != nil && !q.open {
+	if q := wp.second.queries[sel]; q != nil && !q.open {
 		width = len(q.cols)
 	}
 	if len(s.Cols) == 0 && width >= 0 && width < len(cols) {
@@ -547,17 +547,17 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 		if i >= 0 && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			refuse("OVERRIDING USER VALUE ignores the values selected for column "+quoteIdent(c.Name), "leave the column out")
 		}
-		if _, selected := a.selected[c.Name]; i < 0 && !selected {
-			p.Made = append(p.Made, a.makes(t, c))
+		if _, selected := wp.made.selected[c.Name]; i < 0 && !selected {
+			p.Made = append(p.Made, wp.makes(t, c))
 			p.Columns = append(p.Columns, c)
 			cols = append(slices.Clone(cols), c.Name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.selected)) {
-		p.Made, p.Columns, cols = append(p.Made, a.selected[name]), append(p.Columns, keyColumnOrUnknown(t, name)), append(slices.Clone(cols), name)
+	for _, name := range slices.Sorted(maps.Keys(wp.made.selected)) {
+		p.Made, p.Columns, cols = append(p.Made, wp.made.selected[name]), append(p.Columns, keyColumnOrUnknown(t, name)), append(slices.Clone(cols), name)
 	}
-	p.KeyAt, p.Keys = keyPlaces(t, cols), a.storedKeys(t)
-	p.Source = a.nested(sel)
+	p.KeyAt, p.Keys = keyPlaces(t, cols), wp.storedKeys(t)
+	p.Source = wp.nested(sel)
 	w := clone(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}).GetInsertStmt()
 	for _, name := range cols {
 		columns = append(columns, resTarget(name))
@@ -572,20 +572,20 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 		p.Copy = copyInto(t, p.Columns)
 	}
 	for _, c := range clocked {
-		rows.TargetList = append(rows.TargetList, targetNode(a.clockDefault(c), ""))
+		rows.TargetList = append(rows.TargetList, targetNode(clockDefault(c), ""))
 		w.Cols = append(w.Cols, resTarget(c.Name))
 	}
 	w.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: rows}}
 	if w.OnConflictClause != nil {
-		a.clockAssignments(t, w.OnConflictClause.TargetList)
+		clockAssignments(t, w.OnConflictClause.TargetList)
 	}
 	if p.Matched {
 		for _, k := range t.ShardKey {
 			w.ReturningList = append(w.ReturningList, hiddenColumn(s.Relation, k))
 		}
 	}
-	a.clocked(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}})
-	p.Write = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+	wp.clocked(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}})
+	p.Write = template(wp.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
 	return apart
 }
 
@@ -644,15 +644,15 @@ func onlyReads(w *pg.WithClause) {
 // planLocalInsert plans an INSERT ... SELECT that every shard can run by itself:
 // the rows that a shard selects are its own, because their shard key is that of a
 // table that they come from. nil if that is not proved.
-func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *Plan {
-	q := a.second.queries[sel]
-	if len(a.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || len(a.second.keyspaces) != 1 {
+func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *Plan {
+	q := wp.second.queries[sel]
+	if len(wp.made.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || len(wp.second.keyspaces) != 1 {
 		return nil
 	}
-	a.types = a.keyTypes(t.Keyspace)
+	wp.types = wp.keyTypes(t.Keyspace)
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
 	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-	for _, u := range a.second.uses {
+	for _, u := range wp.second.uses {
 		if !u.sharded() && !u.everywhere() || !inside[u.ref] && !u.everywhere() {
 			return nil
 		}
@@ -662,14 +662,14 @@ func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectS
 			return nil
 		}
 	}
-	if a.isVolatile(sel) || usesShardState(n) {
+	if wp.isVolatile(sel) || usesShardState(n) {
 		return nil
 	}
-	w := a.local(q)
-	if w == nil || a.perRun(sel, w) || len(sel.DistinctClause) > 0 && !a.distinctByKey(q, w.node) {
+	w := wp.local(q)
+	if w == nil || wp.perRun(sel, w) || len(sel.DistinctClause) > 0 && !wp.distinctByKey(q, w.node) {
 		return nil
 	}
-	from := a.keyColumns(q, w.node)
+	from := wp.keyColumns(q, w.node)
 	if from == nil || !slices.Equal(from, keyPlaces(t, cols)) {
 		return nil
 	}
@@ -679,19 +679,19 @@ func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectS
 			return nil
 		}
 	}
-	if !a.clockSelect(s, sel, t, cols, q) {
+	if !clockSelect(s, sel, t, cols, q) {
 		return nil
 	}
 	if s.OnConflictClause != nil {
-		a.clockAssignments(t, s.OnConflictClause.TargetList)
+		clockAssignments(t, s.OnConflictClause.TargetList)
 	}
 	m := &ModifyPlan{Table: t, Returning: len(s.ReturningList) > 0}
 	if len(generated(t)) > 0 {
 		s.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
-	a.clocked(n)
-	m.Write = a.ownTemplate(n, w)
-	return &Plan{Op: Modify, Modify: m, Target: a.targetOf(w), Why: "every shard inserts what it selects"}
+	wp.clocked(n)
+	m.Write = wp.ownTemplate(n, w)
+	return &Plan{Op: Modify, Modify: m, Target: wp.targetOf(w), Why: "every shard inserts what it selects"}
 }
 
 // written is the text of a tree, or a refusal.

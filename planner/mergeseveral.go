@@ -25,44 +25,44 @@ func (s *SplitPlan) Compares(i int, oid uint32) bool {
 }
 
 // planMerge plans a MERGE into a sharded table, t.
-func (a *analyzer) planMerge(m *ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *use) {
-	src, why := a.mergeLocal(v, t)
+func (wp *writePlans) planMerge(m *ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *use) {
+	src, why := wp.mergeLocal(v, t)
 	if src == nil {
-		a.mergeSplit(m, v, t, why)
+		wp.mergeSplit(m, v, t, why)
 	}
 	for _, w := range v.MergeWhenClauses {
 		c := w.GetMergeWhenClause()
 		if c.CommandType == pg.CmdType_CMD_INSERT {
-			a.clockMerge(t.rel.table, c)
+			clockMerge(t.rel.table, c)
 		} else {
-			a.clockAssignments(t.rel.table, c.TargetList)
+			clockAssignments(t.rel.table, c.TargetList)
 		}
 	}
 	if src != nil {
-		a.clocked(n)
-		m.Write = a.ownTemplate(n, src, t)
+		wp.clocked(n)
+		m.Write = wp.ownTemplate(n, src, t)
 		return
 	}
-	x := &modifying{analyzer: a, m: m, target: t, local: (*use).everywhere}
+	x := &modifying{writePlans: wp, m: m, target: t, local: (*use).everywhere}
 	x.edit(n)
-	m.Write = a.ownTemplate(n, t)
+	m.Write = wp.ownTemplate(n, t)
 }
 
 // mergeLocal proves that each shard can run a MERGE by itself: its source is a sharded
 // table, its target is joined on the shard key, and rows are inserted under it. why is set
 // if that is not so.
-func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string) {
-	src = a.second.byRef[v.SourceRelation.GetRangeVar()]
+func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string) {
+	src = wp.second.byRef[v.SourceRelation.GetRangeVar()]
 	if v.WithClause != nil || src == nil || !src.sharded() {
 		return nil, "ON does not join the shard key with columns of the source"
 	}
 	if !linked(t, src) {
 		return nil, "ON does not join the shard keys"
 	}
-	if usesShardState(v) || a.answersOnce(v.ProtoReflect()) {
+	if usesShardState(v) || wp.answersOnce(v.ProtoReflect()) {
 		return nil, "it has a subquery, or a function, of which each shard would have an answer of its own"
 	}
-	for _, u := range a.second.uses {
+	for _, u := range wp.second.uses {
 		if u != t && u != src && !u.everywhere() && !linked(u, src) && !linked(u, t) {
 			return nil, "it reads " + quoteName(u.rel.schema, u.rel.name)
 		}
@@ -109,7 +109,7 @@ func mergeInserts(v *pg.MergeStmt, t *shardmap.Table, same func(i int, names []s
 }
 
 // mergeSplit makes the source of a MERGE a read whose rows go to the shards that own them.
-func (a *analyzer) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string) {
+func (wp *writePlans) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string) {
 	table := t.rel.table
 	no := func(why string) {
 		refuse("MERGE into "+quoteName(t.rel.schema, t.rel.name)+" concerns several shards, and "+why, "use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key")
@@ -131,7 +131,7 @@ func (a *analyzer) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string
 	default:
 		no(why)
 	}
-	split := &SplitPlan{Types: a.keyTypes(table.Keyspace)}
+	split := &SplitPlan{Types: wp.keyTypes(table.Keyspace)}
 	own := t.node.name
 	for _, n := range v.MergeWhenClauses {
 		c := n.GetMergeWhenClause()
@@ -172,7 +172,7 @@ func (a *analyzer) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string
 	}
 	source.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
 	split.Read = len(m.Reads)
-	m.Reads = append(m.Reads, a.nested(source))
+	m.Reads = append(m.Reads, wp.nested(source))
 	if len(split.Columns) == len(table.ShardKey) {
 		m.Split = split
 	}

@@ -94,7 +94,7 @@ type MovePlan struct {
 }
 
 // planModify plans UPDATE, DELETE and MERGE over several shards.
-func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
+func (wp *writePlans) planModify(n *pg.Node) (*Plan, error) {
 	var rv *pg.RangeVar
 	var with *pg.WithClause
 	var returning []*pg.Node
@@ -106,47 +106,47 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 	case *pg.Node_MergeStmt:
 		rv, with, returning = v.MergeStmt.Relation, v.MergeStmt.WithClause, v.MergeStmt.ReturningList
 	}
-	u := a.second.byRef[rv]
+	u := wp.second.byRef[rv]
 	if u == nil || u.rel.table == nil {
 		return nil, nil
 	}
 	t := u.rel.table
 	if t.Kind != shardmap.Sharded {
-		return a.planWhole(n, rv, t)
+		return wp.planWhole(n, rv, t)
 	}
-	a.types = a.keyTypes(t.Keyspace)
+	wp.types = wp.keyTypes(t.Keyspace)
 	m := &ModifyPlan{Table: t, Returning: len(returning) > 0}
-	plan := &Plan{Op: Modify, Modify: m, Target: a.targetOf(u), Apart: a.apart(with, n, t), Why: "rows of several shards change"}
+	plan := &Plan{Op: Modify, Modify: m, Target: wp.targetOf(u), Apart: wp.apart(with, n, t), Why: "rows of several shards change"}
 	if up := n.GetUpdateStmt(); plan.Apart != nil && (up == nil && n.GetDeleteStmt() == nil || up != nil && setsKey(up.TargetList, t)) {
 		onlyReads(with)
 	}
 	if up := n.GetUpdateStmt(); up != nil {
-		a.clockAssignments(t, up.TargetList)
+		clockAssignments(t, up.TargetList)
 	}
 	if v := n.GetMergeStmt(); v != nil {
 		plan.Target = Target{Keyspace: t.Keyspace}
-		a.planMerge(m, n, v, u)
+		wp.planMerge(m, n, v, u)
 		return plan, nil
 	}
-	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return o.everywhere() || linked(o, u) }}
+	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *use) bool { return o.everywhere() || linked(o, u) }}
 	x.edit(n)
 	if up := n.GetUpdateStmt(); up != nil && setsKey(up.TargetList, t) {
-		a.planMove(m, up, u)
+		wp.planMove(m, up, u)
 		return plan, nil
 	}
-	m.Write = a.ownTemplate(n, u)
+	m.Write = wp.ownTemplate(n, u)
 	return plan, nil
 }
 
 // planWhole plans a write to a table that is in one place, or in every place, with
 // rows of sharded tables.
-func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*Plan, error) {
-	u := a.second.byRef[rv]
+func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*Plan, error) {
+	u := wp.second.byRef[rv]
 	m := &ModifyPlan{Table: t}
 	plan := &Plan{Op: Modify, Modify: m, Target: Target{Where: Default}, Why: "rows of other shards are read first"}
-	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return !o.sharded() }}
+	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *use) bool { return !o.sharded() }}
 	if up := n.GetUpdateStmt(); up != nil && t.Kind == shardmap.Reference {
-		a.clockAssignments(t, up.TargetList)
+		clockAssignments(t, up.TargetList)
 	}
 	var with *pg.WithClause
 	var returning *[]*pg.Node
@@ -169,7 +169,7 @@ func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*P
 		plan.Target, plan.Why = Target{Where: Every}, "every shard has the table's rows"
 		x.local = (*use).everywhere
 	}
-	plan.Apart = a.apart(with, n, t)
+	plan.Apart = wp.apart(with, n, t)
 	if ins != nil && t.Kind == shardmap.Reference {
 		x.make(ins, t)
 	}
@@ -185,9 +185,9 @@ func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*P
 	}
 	x.edit(n)
 	if t.Kind == shardmap.Reference {
-		a.planReference(m, n, returning, t)
+		wp.planReference(m, n, returning, t)
 	}
-	m.Write = template(a.written(n))
+	m.Write = template(wp.written(n))
 	return plan, nil
 }
 
@@ -218,12 +218,12 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 		if given && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			refuse("OVERRIDING USER VALUE ignores the values selected for column "+quoteIdent(c.Name), "leave the column out")
 		}
-		if _, selected := x.selected[c.Name]; !given && !selected {
+		if _, selected := x.made.selected[c.Name]; !given && !selected {
 			p.Columns, p.Values = append(p.Columns, c), append(p.Values, x.makes(t, c))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(x.selected)) {
-		p.Columns, p.Values = append(p.Columns, keyColumnOrUnknown(t, name)), append(p.Values, x.selected[name])
+	for _, name := range slices.Sorted(maps.Keys(x.made.selected)) {
+		p.Columns, p.Values = append(p.Columns, keyColumnOrUnknown(t, name)), append(p.Values, x.made.selected[name])
 	}
 	if len(p.Values) == 0 {
 		return
@@ -247,10 +247,10 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 }
 
 // planReference makes the copies of a reference table change alike.
-func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Node, t *shardmap.Table) {
+func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Node, t *shardmap.Table) {
 	m.Reference = &ReferencePlan{}
 	ins := n.GetInsertStmt()
-	if ins == nil && a.isVolatile(n) {
+	if ins == nil && wp.isVolatile(n) {
 		refuse("a volatile function in a statement that changes the reference table "+quoteName(t.Schema, t.Name)+" could give another value on each shard", "compute the value first and pass it as a parameter")
 	}
 	del := n.GetDeleteStmt()
@@ -287,7 +287,7 @@ func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Nod
 	if c := ins.OnConflictClause; c != nil && c.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
 		w.OnConflictClause = overwrite(c, t, m.Reference.Columns)
 	}
-	m.Reference.Replay = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+	m.Reference.Replay = template(wp.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
 }
 
 // leavesOpen reports whether a subquery for each row takes some rows of several, which
@@ -358,7 +358,7 @@ func linked(o, target *use) bool {
 // modifying edits the tree of a statement that changes rows: what a shard does not
 // have becomes a relation.
 type modifying struct {
-	*analyzer
+	*writePlans
 	m      *ModifyPlan
 	target *use
 	local  func(*use) bool

@@ -8,7 +8,7 @@ import (
 // planMove plans an UPDATE of shard key columns: rows are locked first, and their
 // new keys read; those that stay are updated, those that leave are deleted where
 // they are and inserted where they belong.
-func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
+func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 	t := u.rel.table
 	name := up.Relation.Relname
 	if up.Relation.Alias != nil {
@@ -31,11 +31,11 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		case v == nil:
 		case v.GetSetToDefault() != nil:
 			refuse("SET "+quoteIdent(k)+" = DEFAULT gives a shard key that a shard would choose", "give the value")
-		case a.isVolatile(v):
+		case wp.isVolatile(v):
 			refuse("the new value of the shard key column "+quoteIdent(k)+" is computed by a volatile function", "compute the value first and pass it as a parameter")
 		}
 	}
-	mv := &MovePlan{Types: a.keyTypes(t.Keyspace), Tuples: a.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
+	mv := &MovePlan{Types: wp.keyTypes(t.Keyspace), Tuples: wp.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
 	m.Move = mv
 	node := func(s any) *pg.Node {
 		switch v := s.(type) {
@@ -59,7 +59,7 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		}
 		keys = append(keys, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: clone(val), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
 	}
-	mv.Keys = a.storedKeys(t)
+	mv.Keys = wp.storedKeys(t)
 	lock.TargetList = append(lock.TargetList, keys...)
 	for i, k := range t.ShardKey {
 		lock.TargetList = append(lock.TargetList, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: columnNode(name, k), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
@@ -69,7 +69,7 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 	lock.LockingClause = []*pg.Node{{Node: &pg.Node_LockingClause{LockingClause: &pg.LockingClause{
 		LockedRels: []*pg.Node{node(&pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p"})},
 		Strength:   pg.LockClauseStrength_LCS_FORUPDATE, WaitPolicy: pg.LockWaitPolicy_LockWaitBlock}}}}
-	mv.Lock = a.ownTemplate(a.clocked(clone(selectNode(lock))), u) // the other texts name its rows
+	mv.Lock = wp.ownTemplate(wp.clocked(clone(selectNode(lock))), u) // the other texts name its rows
 	// The rows that are meant.
 	array := castNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(mv.Tuples)}}}, "tid", nil)
 	array.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{{Node: &pg.Node_Integer{Integer: &pg.Integer{Ival: -1}}}}
@@ -102,53 +102,53 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 	look := emptySelect()
 	look.TargetList, look.FromClause = take.ReturningList, lock.FromClause
 	look.WhereClause, look.WithClause = cond, up.WithClause
-	mv.Look = template(a.written(a.clocked(clone(selectNode(look)))))
+	mv.Look = template(wp.written(wp.clocked(clone(selectNode(look)))))
 	probe := clone(node(put)).GetInsertStmt()
 	probe.ReturningList, probe.OnConflictClause = nil, &pg.OnConflictClause{Action: pg.OnConflictAction_ONCONFLICT_NOTHING}
-	mv.Probe = template(a.written(a.clocked(node(probe))))
+	mv.Probe = template(wp.written(wp.clocked(node(probe))))
 	stay := clone(node(up)).GetUpdateStmt()
 	stay.WhereClause = cond
-	mv.Stay = template(a.written(a.clocked(clone(node(stay)))))
-	mv.Take = template(a.written(a.clocked(clone(node(take)))))
+	mv.Stay = template(wp.written(wp.clocked(clone(node(stay)))))
+	mv.Take = template(wp.written(wp.clocked(clone(node(take)))))
 	if mv.Joined {
 		put.ReturningList = nil
 	}
-	mv.Put = template(a.written(a.clocked(clone(node(put)))))
+	mv.Put = template(wp.written(wp.clocked(clone(node(put)))))
 }
 
 // afterClock is the number of the parameter Plan.Clock, whether the plan uses it or not.
-func (a *analyzer) afterClock() int {
-	n := a.st.Params + 1
-	if a.fill != nil {
-		n += len(a.fill.values)
+func (wp *writePlans) afterClock() int {
+	n := wp.st.Params + 1
+	if wp.made.fill != nil {
+		n += len(wp.made.fill.values)
 	}
 	return n
 }
 
 // clockIn replaces the transaction's time in a part of the statement's text by the
 // parameter of Plan.Clock.
-func (a *analyzer) clockIn(n *pg.Node) {
+func (wp *writePlans) clockIn(n *pg.Node) {
 	if n == nil {
 		return
 	}
 	put := func(from, to int, text string) {
-		a.second.edits = append(a.second.edits, edit{from: from, to: to, text: text})
+		wp.second.edits = append(wp.second.edits, edit{from: from, to: to, text: text})
 	}
 	param := func() string {
-		a.second.clock = true
-		return dollar(a.afterClock()) + "::timestamptz"
+		wp.second.clock = true
+		return dollar(wp.afterClock()) + "::timestamptz"
 	}
 	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.FuncCall:
 			switch {
 			case isClock(v):
-				a.native(v)
-				from, to := a.callSpan(v)
+				wp.native(v)
+				from, to := wp.callSpan(v)
 				put(from, to, param())
 				return false
 			case isAge(v):
-				a.native(v)
+				wp.native(v)
 				refuse("age() of one value depends on the shard's own time", "write age(current_date, value)")
 			}
 		case *pg.SQLValueFunction:
@@ -156,16 +156,16 @@ func (a *analyzer) clockIn(n *pg.Node) {
 			if typ == "" {
 				return true
 			}
-			i := a.tokenAt(v.Location)
+			i := wp.tokenAt(v.Location)
 			if i < 0 {
 				lostPlace()
 			}
-			from, to := a.tokens()[i].Start, a.tokens()[i].End
+			from, to := wp.tokens()[i].Start, wp.tokens()[i].End
 			if v.Typmod >= 0 {
-				if !a.punct(i+1, '(') {
+				if !wp.punct(i+1, '(') {
 					lostPlace()
 				}
-				to = a.tokens()[a.closing(i+1)].End
+				to = wp.tokens()[wp.closing(i+1)].End
 				typ += "(" + itoa(int(v.Typmod)) + ")"
 			}
 			put(from, to, param()+"::"+typ)
@@ -175,20 +175,20 @@ func (a *analyzer) clockIn(n *pg.Node) {
 				return true
 			}
 			at := v.Arg.GetAConst().Location
-			i := a.tokenAt(at)
+			i := wp.tokenAt(at)
 			if i < 0 {
 				lostPlace()
 			}
-			from, to := a.tokens()[i].Start, a.tokens()[i].End
+			from, to := wp.tokens()[i].Start, wp.tokens()[i].End
 			text := "(" + param() + map[string]string{"today": "::date", "tomorrow": "::date + 1", "yesterday": "::date - 1"}[word] + ")"
 			switch of := v.TypeName.Location; {
 			case of <= 0: // it is the column's
 				text += "::" + typ
 			case of < at: // timestamp 'now'
-				if i = a.tokenAt(of); i < 0 || len(v.TypeName.Typmods) > 0 {
+				if i = wp.tokenAt(of); i < 0 || len(v.TypeName.Typmods) > 0 {
 					lostPlace()
 				}
-				from, text = a.tokens()[i].Start, text+"::"+typ
+				from, text = wp.tokens()[i].Start, text+"::"+typ
 			}
 			put(from, to, text)
 			return false

@@ -182,7 +182,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if own := a.readsSequence(tree); own != "" {
 		return p.analyze(own, snap, searchPath, depth)
 	}
-	if own := a.ownDatabase(tree); own != "" {
+	if own := a.catalogRewrite().ownDatabase(tree); own != "" {
 		return p.analyze(own, snap, searchPath, depth)
 	}
 	st, err = a.run(tree)
@@ -220,6 +220,7 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 	a.effects = effects{typer: &a.typer, src: &a.sourceText, touched: &a.touched, st: a.st}
 	a.restrictions = restrictions{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, p: p}
 	a.routing = routing{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, touched: &a.touched, p: p, st: a.st}
+	a.madeValues = madeValues{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, st: a.st}
 	return a
 }
 
@@ -241,7 +242,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 		}
 	}()
 	a.statement(tree.Stmts[0].Stmt)
-	a.showCatalog(tree.Stmts[0].Stmt)
+	a.catalogRewrite().showCatalog(tree.Stmts[0].Stmt)
 	a.finishSignals()
 	a.finishFill()
 	a.finishSets()

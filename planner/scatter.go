@@ -11,20 +11,20 @@ import (
 
 // planScatter plans a query that falls apart by shard (see local): each shard runs
 // it, and the rows are put one after the other, or merged by its ORDER BY.
-func (a *analyzer) planScatter(n *pg.Node) (*Plan, error) {
-	s, q := n.GetSelectStmt(), a.second.root
-	if s == nil || q == nil || !a.spreads(n) {
+func (rp *readPlans) planScatter(n *pg.Node) (*Plan, error) {
+	s, q := n.GetSelectStmt(), rp.second.root
+	if s == nil || q == nil || !rp.spreads(n) {
 		return nil, nil
 	}
 	if s.Op != pg.SetOperation_SETOP_NONE {
-		return a.scatterSet(n, q)
+		return rp.scatterSet(n, q)
 	}
-	u := a.local(q)
-	if u == nil || a.perRun(s, u) {
+	u := rp.local(q)
+	if u == nil || rp.perRun(s, u) {
 		return nil, nil
 	}
-	b := &scatter{a: a, q: q, s: clone(s), target: a.targetOf(u), witnesses: []*use{u}}
-	if len(s.DistinctClause) > 0 && !a.distinctByKey(q, u.node) {
+	b := &scatter{a: rp, q: q, s: clone(s), target: rp.targetOf(u), witnesses: []*use{u}}
+	if len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.node) {
 		b.distinct = true
 	}
 	if (b.distinct || !b.plainOrder()) && anonymous(n) {
@@ -39,30 +39,30 @@ func (a *analyzer) planScatter(n *pg.Node) (*Plan, error) {
 // spreads reports whether a query may run on several shards by itself: it reads
 // rows of tables that every shard has or has its share of, and nothing that
 // differs between shards otherwise.
-func (a *analyzer) spreads(n *pg.Node) bool {
-	return !a.changes && a.into == nil && a.whole == "" && a.catalog == "" && a.unknown == "" && a.virtual == "" && !a.preferDefault &&
-		len(a.second.keyspaces) == 1 && !usesShardState(n)
+func (rp *readPlans) spreads(n *pg.Node) bool {
+	return !rp.changes && rp.into == nil && rp.whole == "" && rp.catalog == "" && rp.unknown == "" && rp.virtual == "" && !rp.preferDefault &&
+		len(rp.second.keyspaces) == 1 && !usesShardState(n)
 }
 
 // targetOf is where the rows of a table's place that can matter are.
-func (a *analyzer) targetOf(u *use) Target {
+func (rp *readPlans) targetOf(u *use) Target {
 	t := Target{Where: KeyShards, Keyspace: u.rel.table.Keyspace}
 	if u.facts == nil {
 		return t
 	}
-	rows, _, ok := u.facts.alternatives(u.node.key, a.p.limits.Keys)
+	rows, _, ok := u.facts.alternatives(u.node.key, rp.p.limits.Keys)
 	if !ok {
-		t.Spans = a.spansOf(u)
+		t.Spans = rp.spansOf(u)
 		return t
 	}
-	types := a.keyTypes(t.Keyspace)
+	types := rp.keyTypes(t.Keyspace)
 	t.Keys = [][]KeyExpr{}
 	for _, r := range rows {
 		key := make([]KeyExpr, len(r))
 		for i, k := range r {
 			e, ok := k.keyExpr(types[i])
 			if ok {
-				a.strict(&e)
+				rp.strict(&e)
 			}
 			if !ok || e.Strict {
 				t.Keys = nil
@@ -77,7 +77,7 @@ func (a *analyzer) targetOf(u *use) Target {
 
 // scatter builds a plan from a copy of the query.
 type scatter struct {
-	a         *analyzer
+	a         *readPlans
 	q         *query
 	s         *pg.SelectStmt
 	target    Target
@@ -381,17 +381,17 @@ func sameNode(x, y *pg.Node) bool {
 // scatterSet plans a set operation whose arms all fall apart by shard: UNION ALL,
 // and the others if the arms carry the shard key in the same columns, since then
 // equal rows are on one shard.
-func (a *analyzer) scatterSet(n *pg.Node, q *query) (*Plan, error) {
+func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 	s := n.GetSelectStmt()
 	if len(q.with) > 0 || len(q.subs) > 0 || q.open || len(s.LockingClause) > 0 {
 		return nil, nil
 	}
 	var witnesses []*use
-	target, _, ok := a.setArms(q, &witnesses)
-	if !ok || a.perRun(s, witnesses...) {
+	target, _, ok := rp.setArms(q, &witnesses)
+	if !ok || rp.perRun(s, witnesses...) {
 		return nil, nil
 	}
-	b := &scatter{a: a, q: q, s: clone(s), target: target, witnesses: witnesses}
+	b := &scatter{a: rp, q: q, s: clone(s), target: target, witnesses: witnesses}
 	b.s.TargetList = nil
 	leftmost := s
 	for leftmost.Op != pg.SetOperation_SETOP_NONE {
@@ -427,30 +427,30 @@ func (b *scatter) written(s *pg.SelectStmt) (*Plan, error) {
 
 // setArms proves the arms of a set operation and adds their witnesses. keys are the
 // columns that are the shard key in every arm, nil if there are none.
-func (a *analyzer) setArms(q *query, witnesses *[]*use) (target Target, keys []int, ok bool) {
+func (rp *readPlans) setArms(q *query, witnesses *[]*use) (target Target, keys []int, ok bool) {
 	s := q.sel
 	if q.arms == nil {
 		if s == nil || s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 {
 			return target, nil, false
 		}
-		u := a.local(q)
-		if u == nil || len(s.DistinctClause) > 0 && !a.distinctByKey(q, u.node) {
+		u := rp.local(q)
+		if u == nil || len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.node) {
 			return target, nil, false
 		}
 		*witnesses = append(*witnesses, u)
-		return a.targetOf(u), a.keyColumns(q, u.node), true
+		return rp.targetOf(u), rp.keyColumns(q, u.node), true
 	}
 	if len(q.arms) != 2 || q.sel == nil || len(q.with) > 0 || len(q.subs) > 0 {
 		return target, nil, false
 	}
-	if q != a.second.root && (s.LimitCount != nil || s.LimitOffset != nil) {
+	if q != rp.second.root && (s.LimitCount != nil || s.LimitOffset != nil) {
 		return target, nil, false
 	}
-	l, lk, lok := a.setArms(q.arms[0], witnesses)
+	l, lk, lok := rp.setArms(q.arms[0], witnesses)
 	if !lok {
 		return target, nil, false
 	}
-	r, rk, rok := a.setArms(q.arms[1], witnesses)
+	r, rk, rok := rp.setArms(q.arms[1], witnesses)
 	if !rok {
 		return target, nil, false
 	}

@@ -20,12 +20,13 @@ type sessionStatement struct {
 	*typer
 	*sourceText
 	*effects
+	*parameters
 
 	st *Statement
 }
 
 func (a *analyzer) session() *sessionStatement {
-	return &sessionStatement{typer: &a.typer, sourceText: &a.sourceText, effects: &a.effects, st: a.st}
+	return &sessionStatement{typer: &a.typer, sourceText: &a.sourceText, effects: &a.effects, parameters: &a.parameters, st: a.st}
 }
 
 // read reports whether the statement is one of these.

@@ -73,19 +73,19 @@ func nativeCall(n *pg.Node) string {
 }
 
 // sessionCalls puts the router's values in place of the calls about sessions.
-func (a *analyzer) sessionCalls(n *pg.Node) {
-	text := strings.ToLower(a.sql)
+func (mv *madeValues) sessionCalls(n *pg.Node) {
+	text := strings.ToLower(mv.sql)
 	if s := n.GetSelectStmt(); s != nil && (strings.Contains(text, SourceCancel) || strings.Contains(text, SourceTerminate)) {
-		a.signalCalls(s)
+		mv.signalCalls(s)
 	}
-	if strings.Contains(text, SourcePID) && !a.ofProcesses() {
-		a.pidCalls(n)
+	if strings.Contains(text, SourcePID) && !mv.ofProcesses() {
+		mv.pidCalls(n)
 	}
 }
 
 // pidCalls replaces pg_backend_pid() wherever it is an expression: it is the same during the whole session.
-func (a *analyzer) pidCalls(n *pg.Node) {
-	a.pids = true
+func (mv *madeValues) pidCalls(n *pg.Node) {
+	mv.pids = true
 	var visit func(m protoreflect.Message)
 	visit = func(m protoreflect.Message) {
 		switch v := m.Interface().(type) {
@@ -100,11 +100,11 @@ func (a *analyzer) pidCalls(n *pg.Node) {
 				break
 			}
 			f := v.GetFuncCall()
-			a.native(f)
-			from, to := a.callSpan(f)
-			node, text := a.value(FillValue{Source: SourcePID})
+			mv.native(f)
+			from, to := mv.callSpan(f)
+			node, text := mv.value(FillValue{Source: SourcePID})
 			// A column of it is named like one of the call.
-			a.replace(from, to, "(SELECT "+text+" AS "+SourcePID+")")
+			mv.replace(from, to, "(SELECT "+text+" AS "+SourcePID+")")
 			v.Node = node.Node
 			return
 		}
@@ -130,7 +130,7 @@ type signal struct {
 // signalCalls replaces those calls that stand by themselves in the list of a SELECT. A shard first says whom they name
 // (FillValue.Asks): the same statement with the sessions' numbers in place of the calls. The router acts, and the
 // statement then finds each number among those that were reached. So its rows must be the same both times.
-func (a *analyzer) signalCalls(s *pg.SelectStmt) {
+func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 	if s.Op != pg.SetOperation_SETOP_NONE || s.IntoClause != nil || len(s.ValuesLists) > 0 || s.GroupClause != nil || s.DistinctClause != nil || s.HavingClause != nil || s.LockingClause != nil {
 		return // function() refuses it
 	}
@@ -143,26 +143,26 @@ func (a *analyzer) signalCalls(s *pg.SelectStmt) {
 		if name != SourceCancel && name != SourceTerminate || len(f.Args) == 0 || len(f.Args) > 2 || len(f.Args) == 2 && name == SourceCancel {
 			continue
 		}
-		a.native(f)
-		node, mark := a.value(FillValue{Source: name, Column: i})
-		from, to := a.callSpan(f)
-		open := a.tokenAt(f.Location)
-		for ; !a.punct(open, '('); open++ {
+		mv.native(f)
+		node, mark := mv.value(FillValue{Source: name, Column: i})
+		from, to := mv.callSpan(f)
+		open := mv.tokenAt(f.Location)
+		for ; !mv.punct(open, '('); open++ {
 		}
-		ts := a.tokens()
+		ts := mv.tokens()
 		// The functions take and give a number of the one type, as the calls do.
 		pid, timeout, shut := "pg_catalog.int4up(", "pg_catalog.int8up(", ")"
-		if a.lonely() {
+		if mv.lonely() {
 			pid, timeout, shut = "CAST(", "CAST(", " AS bigint)"
 		}
 		var middle []edit
 		if len(f.Args) == 2 {
-			comma := a.comma(open)
+			comma := mv.comma(open)
 			middle = []edit{{from: ts[comma].Start, to: ts[comma].End, text: shut + " AS text) || ' ' || CAST(" + timeout}}
 		}
 		key, end := "'|' || CAST("+pid, shut+" AS text) || '|'"
-		a.signals = append(a.signals, signal{
-			value: len(a.fill.values) - 1,
+		mv.signals = append(mv.signals, signal{
+			value: len(mv.fill.values) - 1,
 			gives: append([]edit{{from: from, to: ts[open].End, text: "(SELECT position((" + key}, {from: to - 1, to: to, text: end + ") in " + mark + ") > 0 AS " + name + ")"}}, middle...),
 			names: append([]edit{{from: from, to: ts[open].End, text: "(" + key}, {from: to - 1, to: to, text: end + ")"}}, middle...),
 		})
@@ -184,42 +184,42 @@ func (src *sourceText) comma(open int) int {
 }
 
 // finishSignals makes the text that says whom the calls name.
-func (a *analyzer) finishSignals() {
-	if len(a.signals) == 0 {
+func (mv *madeValues) finishSignals() {
+	if len(mv.signals) == 0 {
 		return
 	}
-	st, f := a.st, a.fill
-	if len(st.Tables) > 0 || a.unknown != "" || a.volatile || a.changes || a.locks || a.sequence != "" || st.Kind != DefaultShard && st.Kind != AnyShard {
-		refuse(f.values[a.signals[0].value].Source+"() of rows of a table, or beside a volatile function, is not supported",
+	st, f := mv.st, mv.fill
+	if len(st.Tables) > 0 || mv.unknown != "" || mv.volatile || mv.changes || mv.locks || mv.sequence != "" || st.Kind != DefaultShard && st.Kind != AnyShard {
+		refuse(f.values[mv.signals[0].value].Source+"() of rows of a table, or beside a volatile function, is not supported",
 			"read the numbers first, and give them: SELECT pg_terminate_backend(n) FROM unnest(ARRAY[...]) AS n")
 	}
 	edits := slices.Clone(f.edits)
-	for _, s := range a.signals {
+	for _, s := range mv.signals {
 		edits = append(edits, s.names...)
 		f.edits = append(f.edits, s.gives...)
 	}
-	_, _, asks := f.marked(splice(a.sql, edits), func(n int) int {
+	_, _, asks := f.marked(splice(mv.sql, edits), func(n int) int {
 		before := 0
-		for _, s := range a.signals {
+		for _, s := range mv.signals {
 			if s.value < n {
 				before++
 			}
 		}
 		return n - before
 	})
-	for _, s := range a.signals {
+	for _, s := range mv.signals {
 		f.values[s.value].Asks, f.values[s.value].OfDefault = asks, st.Kind == DefaultShard
 	}
 }
 
 // sessionRelation is what stands in place of a relation about sessions; ok is false if the shard's own is meant.
-func (a *analyzer) sessionRelation(name string) (text string, ok bool) {
+func (mv *madeValues) sessionRelation(name string) (text string, ok bool) {
 	short := strings.TrimPrefix(name, "pg_catalog.")
 	v, known := sessionViews[short]
-	if !known || !v.own && a.ofProcesses() || a.lonely() {
+	if !known || !v.own && mv.ofProcesses() || mv.lonely() {
 		return "", false
 	}
-	_, mark := a.value(FillValue{Source: short})
+	_, mark := mv.value(FillValue{Source: short})
 	return "(SELECT * FROM pg_catalog.json_to_recordset(" + mark + ") AS cleave_s(" + v.columns + "))", true
 }
 

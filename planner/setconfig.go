@@ -23,8 +23,8 @@ type SetArg struct {
 
 // onlySets reads a SELECT without FROM whose columns are calls of set_config() with literals and parameters, and others that do
 // nothing. It changes the settings that it names, in their order, and nothing else. So the session's own conversation runs it.
-func (a *analyzer) onlySets(s *pg.SelectStmt) bool {
-	if a.hidden() {
+func (ss *sessionStatement) onlySets(s *pg.SelectStmt) bool {
+	if ss.hidden() {
 		return false
 	}
 	var calls []SetCall
@@ -37,7 +37,7 @@ func (a *analyzer) onlySets(s *pg.SelectStmt) bool {
 		}
 		switch call := f.GetFuncCall(); {
 		case isSetConfig(call):
-			c := a.setCall(call)
+			c := ss.setCall(call)
 			if c.Name.Computed || c.Value.Computed || c.Local.Computed {
 				return false
 			}
@@ -57,18 +57,18 @@ func (a *analyzer) onlySets(s *pg.SelectStmt) bool {
 	}
 	for _, params := range []map[int]int{texts, bools} {
 		for p := range params {
-			if a.param(p); texts[p] > 0 && bools[p] > 0 {
+			if ss.param(p); texts[p] > 0 && bools[p] > 0 {
 				return false
 			}
 		}
 	}
 	for p := range others {
-		a.param(p)
+		ss.param(p)
 	}
 	for _, c := range calls {
 		checkLiterals(c)
 	}
-	st := a.st
+	st := ss.st
 	st.Kind, st.ReturnsRows, st.ReadOnly = SetKind, true, true
 	st.Set, st.Sets = &Set{Op: "set_config"}, calls
 	return true

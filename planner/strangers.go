@@ -72,8 +72,8 @@ func ownershipSites(tree *pg.Node, text string, uses ...*use) *onOwn {
 }
 
 // ownTemplate is the template of a tree, confined by the uses.
-func (a *analyzer) ownTemplate(tree *pg.Node, uses ...*use) Template {
-	text := a.written(tree)
+func (wp *writePlans) ownTemplate(tree *pg.Node, uses ...*use) Template {
+	text := wp.written(tree)
 	t := template(text)
 	t.own = ownershipSites(tree, text, uses...)
 	return t

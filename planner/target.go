@@ -155,8 +155,8 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 
 // spansOf returns the interval of the first shard key column that the rows of a
 // table's place are in, nil if the keyspace has no order or nothing is known.
-func (a *analyzer) spansOf(u *use) []Span {
-	index, ok := a.snap.Keyspace(u.rel.table.Keyspace)
+func (rp *readPlans) spansOf(u *use) []Span {
+	index, ok := rp.snap.Keyspace(u.rel.table.Keyspace)
 	if !ok || index.Def().Strategy != keyspace.Range || u.node.key[0] == noTerm {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (a *analyzer) spansOf(u *use) []Span {
 		}
 		e, ok := x.limit.keyExpr(index.Def().Types[0])
 		if ok {
-			a.strict(&e)
+			rp.strict(&e)
 		}
 		if !ok || e.Never || e.Strict {
 			continue

@@ -6,7 +6,7 @@ import (
 
 // selectSpecial handles the SELECTs that are the router's business: calls of
 // set_config() alone, and a call of one function of the schema cleave.
-func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
+func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
 	if s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil {
 		return false
 	}
@@ -16,15 +16,15 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 		t := s.TargetList[0].GetResTarget()
 		if f := t.GetVal().GetFuncCall(); f != nil {
 			if names := strs(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
-				a.call(f, names[1], t.Name)
+				ss.call(f, names[1], t.Name)
 				return true
 			}
 		}
 	}
 	if bare && len(s.FromClause) == 0 {
-		return len(s.LockingClause) == 0 && a.onlySets(s)
+		return len(s.LockingClause) == 0 && ss.onlySets(s)
 	}
-	if len(s.FromClause) == 1 && len(s.TargetList) == 1 && s.WhereClause != nil && a.dumpSetting(s) {
+	if len(s.FromClause) == 1 && len(s.TargetList) == 1 && s.WhereClause != nil && ss.dumpSetting(s) {
 		return true
 	}
 	if bare && len(s.FromClause) == 1 && len(s.TargetList) == 1 {
@@ -43,7 +43,7 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 				if cols := strs(r.Alias.GetColnames()); len(cols) > 0 {
 					column = cols[0]
 				}
-				a.call(f, names[1], column)
+				ss.call(f, names[1], column)
 				return true
 			}
 		}
@@ -51,7 +51,7 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 	return false
 }
 
-func (a *analyzer) call(f *pg.FuncCall, name, column string) {
+func (ss *sessionStatement) call(f *pg.FuncCall, name, column string) {
 	if f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || f.AggOrder != nil {
 		refuse("cleave."+name+"() takes plain arguments only", "")
 	}
@@ -60,22 +60,22 @@ func (a *analyzer) call(f *pg.FuncCall, name, column string) {
 	}
 	c := &CallExpr{Function: name, Column: column}
 	for _, n := range f.Args {
-		c.Args = append(c.Args, a.callArg(n, name))
+		c.Args = append(c.Args, ss.callArg(n, name))
 	}
-	st := a.st
+	st := ss.st
 	st.Kind, st.ReturnsRows, st.Call = Call, true, c
 	st.Shape = "SELECT cleave." + name + "(...)"
 }
 
-func (a *analyzer) callArg(n *pg.Node, fn string) CallArg {
+func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_NamedArgExpr:
-		arg := a.callArg(v.NamedArgExpr.Arg, fn)
+		arg := ss.callArg(v.NamedArgExpr.Arg, fn)
 		arg.Name = v.NamedArgExpr.Name
 		return arg
 	case *pg.Node_ParamRef:
 		p := int(v.ParamRef.Number)
-		a.param(p).total++
+		ss.param(p).total++
 		return CallArg{Param: p}
 	case *pg.Node_AConst:
 		if v.AConst.Isnull {
@@ -85,10 +85,10 @@ func (a *analyzer) callArg(n *pg.Node, fn string) CallArg {
 			return CallArg{Text: defText(n)}
 		}
 	case *pg.Node_TypeCast:
-		return a.callArg(v.TypeCast.Arg, fn)
+		return ss.callArg(v.TypeCast.Arg, fn)
 	case *pg.Node_AExpr:
 		if v.AExpr.Lexpr == nil && operator(v.AExpr) == "-" {
-			arg := a.callArg(v.AExpr.Rexpr, fn)
+			arg := ss.callArg(v.AExpr.Rexpr, fn)
 			if arg.Param == 0 && !arg.Null && arg.Array == nil && arg.Text != "" && arg.Text[0] >= '0' && arg.Text[0] <= '9' {
 				arg.Text = "-" + arg.Text
 				return arg
@@ -97,7 +97,7 @@ func (a *analyzer) callArg(n *pg.Node, fn string) CallArg {
 	case *pg.Node_AArrayExpr:
 		arg := CallArg{Array: []CallArg{}}
 		for _, e := range v.AArrayExpr.Elements {
-			arg.Array = append(arg.Array, a.callArg(e, fn))
+			arg.Array = append(arg.Array, ss.callArg(e, fn))
 		}
 		return arg
 	}

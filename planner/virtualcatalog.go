@@ -154,7 +154,7 @@ func jsonLiteral(v any) string {
 
 // describedCalls has functions of the catalogue that take an object's number say of the schema's objects what there
 // is to say. The argument stays where it is, since other changes may be in it.
-func (a *analyzer) describedCalls(n *pg.Node) (edits []edit) {
+func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []edit) {
 	inspect(n, func(m proto.Message) bool {
 		if _, ok := m.(*pg.RangeFunction); ok {
 			return false // not an expression
@@ -165,21 +165,21 @@ func (a *analyzer) describedCalls(n *pg.Node) (edits []edit) {
 		}
 		name := nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}})
 		texts, ok := virtual.Described(name)
-		if !ok || len(f.Funcname) == 1 && a.hasFunction(name) {
+		if !ok || len(f.Funcname) == 1 && cr.hasFunction(name) {
 			return true
 		}
-		from, to := a.callSpan(f)
-		open := a.tokenAt(f.Location)
-		for ; !a.punct(open, '('); open++ {
+		from, to := cr.callSpan(f)
+		open := cr.tokenAt(f.Location)
+		for ; !cr.punct(open, '('); open++ {
 		}
 		arguments, as := "cleave_a.o", " AS pg_catalog.oid) AS o"
 		if len(f.Args) == 2 {
-			comma := a.tokens()[a.comma(open)]
+			comma := cr.tokens()[cr.comma(open)]
 			edits = append(edits, edit{from: comma.Start, to: comma.End, text: as + ", CAST("})
 			arguments, as = "cleave_a.o, cleave_a.c", " AS pg_catalog.name) AS c"
 		}
 		edits = append(edits,
-			edit{from: from, to: a.tokens()[open].End, text: "(SELECT COALESCE(pg_catalog." + name + "(" + arguments + "), " + jsonLiteral(texts) +
+			edit{from: from, to: cr.tokens()[open].End, text: "(SELECT COALESCE(pg_catalog." + name + "(" + arguments + "), " + jsonLiteral(texts) +
 				" OPERATOR(pg_catalog.->>) CAST(cleave_a.o AS pg_catalog.text)) AS " + name + " FROM (SELECT CAST("},
 			edit{from: to - 1, to: to, text: as + ") AS cleave_a)"})
 		return true
@@ -209,14 +209,14 @@ func (src *sourceText) castObjects(n *pg.Node) (edits []edit) {
 
 // showVirtual is for a default shard that is a SQLite file: the engine has the schema's rows in relations of its own,
 // each under the name of the one that it adds to.
-func (a *analyzer) showVirtual(n *pg.Node) {
-	edits := a.castObjects(n)
-	for _, r := range a.catalogRefs {
-		i := a.tokenAt(r.rel.Location)
+func (cr *catalogRewrite) showVirtual(n *pg.Node) {
+	edits := cr.castObjects(n)
+	for _, r := range cr.catalogRefs {
+		i := cr.tokenAt(r.rel.Location)
 		if virtualJSON()[r.name] == "" || i < 0 {
 			continue
 		}
-		from, to, ok := a.relationSpan(i, r.rel)
+		from, to, ok := cr.relationSpan(i, r.rel)
 		if !ok {
 			continue
 		}
@@ -229,10 +229,10 @@ func (a *analyzer) showVirtual(n *pg.Node) {
 	if len(edits) == 0 {
 		return
 	}
-	a.st.Reusable = false
-	if a.fill != nil {
-		a.fill.edits = append(a.fill.edits, edits...)
+	cr.st.Reusable = false
+	if cr.fill != nil {
+		cr.fill.edits = append(cr.fill.edits, edits...)
 		return
 	}
-	a.st.Text = splice(a.sql, edits)
+	cr.st.Text = splice(cr.sql, edits)
 }

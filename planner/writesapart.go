@@ -43,7 +43,7 @@ func changeOf(n *pg.Node, t *shardmap.Table) Change {
 // apart looks whether the WITH queries that change rows can be run one by one, and
 // returns all that the statement changes, in the order in which it is run; nil if no WITH
 // query changes rows. top is the statement around them, target the table that it changes itself.
-func (a *analyzer) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Table) []Change {
+func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Table) []Change {
 	written := map[*shardmap.Table]bool{}
 	var out []Change
 	for i, n := range w.GetCtes() {
@@ -52,7 +52,7 @@ func (a *analyzer) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Table)
 			continue
 		}
 		rv := changedBy(c.Ctequery)
-		u := a.second.byRef[rv]
+		u := wp.second.byRef[rv]
 		if u == nil || u.rel.table == nil {
 			refuse("a WITH query that changes rows of a table that the router does not know is not supported in a statement over several shards", "run it as a statement of its own, in one transaction")
 		}
@@ -62,7 +62,7 @@ func (a *analyzer) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Table)
 		}
 		inside := map[*pg.RangeVar]bool{}
 		eachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-		for _, o := range a.second.uses {
+		for _, o := range wp.second.uses {
 			if o.rel.table == t && !inside[o.ref] {
 				refuse("table "+quoteName(t.Schema, t.Name)+" is changed by a WITH query and named again in a statement over several shards, where the rest could see the change",
 					"run the WITH query as a statement of its own, in one transaction")
@@ -107,17 +107,17 @@ func changedBy(n *pg.Node) *pg.RangeVar {
 }
 
 // planChanging plans a SELECT whose WITH queries change rows.
-func (a *analyzer) planChanging(n *pg.Node) (*Plan, error) {
+func (wp *writePlans) planChanging(n *pg.Node) (*Plan, error) {
 	s := n.GetSelectStmt()
-	changes := a.apart(s.WithClause, n, nil)
+	changes := wp.apart(s.WithClause, n, nil)
 	if changes == nil {
 		return nil, nil
 	}
-	a.types = a.keyTypes(a.st.Keyspace)
+	wp.types = wp.keyTypes(wp.st.Keyspace)
 	m := &ModifyPlan{Table: changes[0].Table, Returning: true}
-	x := &modifying{analyzer: a, m: m, alone: true, local: (*use).everywhere}
+	x := &modifying{writePlans: wp, m: m, alone: true, local: (*use).everywhere}
 	x.edit(n)
-	m.Write = template(a.written(n))
+	m.Write = template(wp.written(n))
 	return &Plan{Op: Modify, Modify: m, Target: Target{Where: AnyOne}, Apart: changes, Why: "WITH queries change rows first"}, nil
 }
 
