@@ -45,19 +45,24 @@ type Options struct {
 
 // Ops carries the operations out. Methods are safe for concurrent use.
 type Ops struct {
+	*backend
+	users
+	sessions
+	views
+	workflows
+	verification
+	replicas
+	copies
+}
+
+// backend is what operations work on: the directory, and the shards, which are opened once.
+type backend struct {
 	opts    Options
 	drivers map[string]engine.Driver
-	started time.Time
 
 	mu     sync.Mutex
 	shards map[string]openShard
 	closed bool
-
-	// repairs: rows of one key may be on several shards that do not own it. One shard's are brought home
-	// after the other's, so that each is compared with the rows that its owner has then.
-	repairs sync.Mutex
-
-	sessions inTurn[*SessionsInfo]
 }
 
 type openShard struct {
@@ -81,16 +86,21 @@ func New(opts Options) *Ops {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	o := &Ops{opts: opts, drivers: map[string]engine.Driver{}, started: time.Now().UTC(), shards: map[string]openShard{}}
+	b := &backend{opts: opts, drivers: map[string]engine.Driver{}, shards: map[string]openShard{}}
 	for _, d := range opts.Drivers {
-		o.drivers[d.Name()] = d
+		b.drivers[d.Name()] = d
 	}
+	o := &Ops{
+		backend: b, users: users{opts.Directory, opts.Log}, sessions: sessions{backend: b}, views: views{backend: b, started: time.Now().UTC()},
+		verification: verification{backend: b}, replicas: replicas{b}, copies: copies{b},
+	}
+	o.workflows = workflows{backend: b, pin: o.Pin}
 	return o
 }
 
 // Close closes the shards that the operations opened themselves. Later
 // operations that need one fail with 57P01.
-func (o *Ops) Close() error {
+func (o *backend) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
@@ -103,7 +113,7 @@ func (o *Ops) Close() error {
 }
 
 // driver returns the engine of a URL.
-func (o *Ops) driver(shardURL string) (engine.Driver, error) {
+func (o *backend) driver(shardURL string) (engine.Driver, error) {
 	for _, d := range o.drivers {
 		if d.Opens(shardURL) {
 			return d, nil
@@ -114,7 +124,7 @@ func (o *Ops) driver(shardURL string) (engine.Driver, error) {
 }
 
 // open returns the handle of a shard of the map, opened once for each URL.
-func (o *Ops) open(cluster string, s *shardmap.Shard) (engine.Shard, error) {
+func (o *backend) open(cluster string, s *shardmap.Shard) (engine.Shard, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -139,7 +149,7 @@ func (o *Ops) open(cluster string, s *shardmap.Shard) (engine.Shard, error) {
 }
 
 // primary is open for a shard of the map, at the server that is its primary now.
-func (o *Ops) primary(cluster string, s *shardmap.Shard) (engine.Shard, error) {
+func (o *backend) primary(cluster string, s *shardmap.Shard) (engine.Shard, error) {
 	if len(s.Replicas) > 0 && o.opts.Shard != nil {
 		return o.opts.Shard(s.Name)
 	}
@@ -147,7 +157,7 @@ func (o *Ops) primary(cluster string, s *shardmap.Shard) (engine.Shard, error) {
 }
 
 // forget closes the handle of a shard that left the map.
-func (o *Ops) forget(name string) {
+func (o *backend) forget(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if s, ok := o.shards[name]; ok {
@@ -161,7 +171,7 @@ func (o *Ops) forget(name string) {
 var params = map[string]string{"application_name": "cleave", "client_encoding": "UTF8", "default_transaction_isolation": "read committed"}
 
 // connect is the schema.Connect of operations.
-func (o *Ops) connect(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {
+func (o *backend) connect(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {
 	if o.opts.Connect != nil {
 		return o.opts.Connect(ctx, name)
 	}
@@ -202,7 +212,7 @@ func dialCarrier(ctx context.Context, sh engine.Shard) (engine.Conn, func(broken
 	return conn, func(bool) { _ = conn.Close() }, nil
 }
 
-func (o *Ops) load(ctx context.Context) (*shardmap.Snapshot, error) {
+func (o *backend) load(ctx context.Context) (*shardmap.Snapshot, error) {
 	snap, err := o.opts.Directory.Load(ctx)
 	if err != nil {
 		return nil, directoryError(err)
@@ -217,11 +227,11 @@ func directoryError(err error) error {
 	return sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the directory cannot be reached").WithHint("nothing was changed; see: cleave doctor")
 }
 
-func (o *Ops) schemaOptions(m Meta) schema.Options {
+func (o *backend) schemaOptions(m Meta) schema.Options {
 	return schema.Options{Directory: o.opts.Directory, Connect: o.connect, Actor: m.by(), Why: m.Why, LockTimeout: o.opts.LockTimeout}
 }
 
-func (o *Ops) step(name, shard string) error {
+func (o *backend) step(name, shard string) error {
 	crashpoint.Step("")
 	if o.opts.step == nil {
 		return nil
@@ -251,7 +261,7 @@ const updateTries = 8
 // update changes the map by compare-and-set. edit validates against the current
 // map and returns the next state, or nil when nothing is left to do; it is asked
 // again when somebody was faster.
-func (o *Ops) update(ctx context.Context, c shardmap.Change, edit func(cur *shardmap.Snapshot) (*shardmap.State, error)) (*shardmap.Snapshot, error) {
+func (o *backend) update(ctx context.Context, c shardmap.Change, edit func(cur *shardmap.Snapshot) (*shardmap.State, error)) (*shardmap.Snapshot, error) {
 	for range updateTries {
 		cur, err := o.load(ctx)
 		if err != nil {
@@ -280,7 +290,7 @@ func (o *Ops) update(ctx context.Context, c shardmap.Change, edit func(cur *shar
 
 // told waits until every member knows a change that is in no statement's way: a keyspace that was made on one router can be
 // used on another one. Other changes are followed by those whom a shard refuses; long statements would hold them up here.
-func (o *Ops) told(ctx context.Context, was, is *shardmap.Snapshot) {
+func (o *backend) told(ctx context.Context, was, is *shardmap.Snapshot) {
 	if c := shardmap.Concerned(was, is); c.All || len(c.Shards) > 0 || c.Strangers() {
 		return
 	}

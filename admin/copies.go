@@ -252,10 +252,13 @@ func (h *held) end(sql string) error {
 	return errors.Join(errs...)
 }
 
+// copies keeps the copies of whole tables on all shards the same.
+type copies struct{ *backend }
+
 // fillCopies gives a shard that is being added the rows of the reference tables.
 // Until the transactions that it returns are ended, nobody writes to them; their
 // guards are those of the map with the shard.
-func (o *Ops) fillCopies(ctx context.Context, sh engine.Shard, name string, cur, next *shardmap.Snapshot) (*held, error) {
+func (o *copies) fillCopies(ctx context.Context, sh engine.Shard, name string, cur, next *shardmap.Snapshot) (*held, error) {
 	tables := referenceTables(next)
 	if len(tables) == 0 {
 		return &held{}, nil
@@ -296,7 +299,7 @@ func (o *Ops) fillCopies(ctx context.Context, sh engine.Shard, name string, cur,
 // leaving is a shard that next lacks, "" for none. Its guards take nothing any more when this returns: while writers wait on the
 // default shard, it waits for those who have something open or prepared on the leaving one, which nobody would look for
 // once it is gone. The caller sets them from the map again (stays) if the shard stays.
-func (o *Ops) regard(ctx context.Context, cur, next *shardmap.Snapshot, tables []*shardmap.Table, leaving string) (*held, error) {
+func (o *copies) regard(ctx context.Context, cur, next *shardmap.Snapshot, tables []*shardmap.Table, leaving string) (*held, error) {
 	first := next.State().DefaultShard
 	for _, s := range next.Shards() {
 		if _, ok := cur.Shard(s.Name); !ok || s.Name == first {
@@ -325,7 +328,7 @@ func (o *Ops) regard(ctx context.Context, cur, next *shardmap.Snapshot, tables [
 }
 
 // settle leaves the epoch of the map as the only good one. It is not waited for: the former one is refused by the default shard.
-func (o *Ops) settle(ctx context.Context, snap *shardmap.Snapshot) {
+func (o *copies) settle(ctx context.Context, snap *shardmap.Snapshot) {
 	for _, s := range snap.Shards() {
 		if s.Name != snap.State().DefaultShard {
 			o.settleOn(ctx, snap, s.Name)
@@ -334,7 +337,7 @@ func (o *Ops) settle(ctx context.Context, snap *shardmap.Snapshot) {
 }
 
 // settleOn sets the guards of reference tables on one shard that is not the default shard.
-func (o *Ops) settleOn(ctx context.Context, snap *shardmap.Snapshot, shard string) {
+func (o *copies) settleOn(ctx context.Context, snap *shardmap.Snapshot, shard string) {
 	tables := referenceTables(snap)
 	if len(tables) == 0 {
 		return
@@ -362,7 +365,7 @@ const regainMax = 40 * time.Second
 
 // regain sets the guards of reference tables on the default shard from the map again, after a change of the set of shards that
 // did not come to be, and returns that map. The change does not come to be later either.
-func (o *Ops) regain(ctx context.Context, by string) (*shardmap.Snapshot, error) {
+func (o *copies) regain(ctx context.Context, by string) (*shardmap.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), regainMax)
 	defer cancel()
 	for range updateTries {
@@ -389,7 +392,7 @@ func busyMap() error {
 
 // holdFenced is hold with a fence: a change of the set of shards whose guards may have been ahead of the map does not
 // come to be any more. Errors: also ErrConflict when the map is another one already.
-func (o *Ops) holdFenced(ctx context.Context, shards []string, snap *shardmap.Snapshot, tables []*shardmap.Table, by string) (*held, error) {
+func (o *copies) holdFenced(ctx context.Context, shards []string, snap *shardmap.Snapshot, tables []*shardmap.Table, by string) (*held, error) {
 	h, err := o.hold(ctx, shards, snap, tables, 0)
 	if err != nil {
 		return nil, err
@@ -412,7 +415,7 @@ type lockOf struct {
 // Transactions over several shards take these locks in any order, and one that holds a lock may wait for another. So only
 // the first is waited for with patience. If one of the others is not had within holdWait all are given back, and the next try
 // begins with that one. Errors: 55P03 when all were not to be had together within holdMax, with nothing changed.
-func (o *Ops) hold(ctx context.Context, shards []string, snap *shardmap.Snapshot, tables []*shardmap.Table, also uint64) (*held, error) {
+func (o *copies) hold(ctx context.Context, shards []string, snap *shardmap.Snapshot, tables []*shardmap.Table, also uint64) (*held, error) {
 	var locks []lockOf
 	for _, name := range shards {
 		for _, t := range tables {
@@ -450,7 +453,7 @@ func (o *Ops) hold(ctx context.Context, shards []string, snap *shardmap.Snapshot
 }
 
 // holdOnce takes the locks in their order, and returns which one was not to be had.
-func (o *Ops) holdOnce(ctx context.Context, h *held, locks []lockOf, snap *shardmap.Snapshot, also uint64) (at int, err error) {
+func (o *copies) holdOnce(ctx context.Context, h *held, locks []lockOf, snap *shardmap.Snapshot, also uint64) (at int, err error) {
 	for i, l := range locks {
 		conn := h.of[l.shard]
 		if conn == nil {
@@ -475,7 +478,7 @@ func (o *Ops) holdOnce(ctx context.Context, h *held, locks []lockOf, snap *shard
 	return 0, nil
 }
 
-func (o *Ops) setGuards(ctx context.Context, wait time.Duration, conn engine.Conn, shard string, snap *shardmap.Snapshot, tables []*shardmap.Table, also uint64) error {
+func (o *copies) setGuards(ctx context.Context, wait time.Duration, conn engine.Conn, shard string, snap *shardmap.Snapshot, tables []*shardmap.Table, also uint64) error {
 	bound, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for _, t := range tables {
@@ -494,7 +497,7 @@ func (o *Ops) setGuards(ctx context.Context, wait time.Duration, conn engine.Con
 	return nil
 }
 
-func (o *Ops) fillNew(ctx context.Context, from engine.Conn, sh engine.Shard, name string, next *shardmap.Snapshot, tables []*shardmap.Table) error {
+func (o *copies) fillNew(ctx context.Context, from engine.Conn, sh engine.Shard, name string, next *shardmap.Snapshot, tables []*shardmap.Table) error {
 	conn, release, err := dial(ctx, sh)
 	if err != nil {
 		return err
@@ -517,7 +520,7 @@ func (o *Ops) fillNew(ctx context.Context, from engine.Conn, sh engine.Shard, na
 
 // examineCopies compares the copies of the reference tables, and with repair makes
 // them those of the default shard.
-func (o *Ops) examineCopies(ctx context.Context, repair bool, by string) []Finding {
+func (o *copies) examineCopies(ctx context.Context, repair bool, by string) []Finding {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return []Finding{problem("", err, "the rows of reference tables were not compared")}
@@ -544,7 +547,7 @@ func (o *Ops) examineCopies(ctx context.Context, repair bool, by string) []Findi
 	return out
 }
 
-func (o *Ops) examineCopy(ctx context.Context, t *shardmap.Table, first, shard string, repair bool, by string) (n int, err error) {
+func (o *copies) examineCopy(ctx context.Context, t *shardmap.Table, first, shard string, repair bool, by string) (n int, err error) {
 	var conns [2]engine.Conn
 	for i, name := range []string{first, shard} {
 		conn, release, err := o.connect(ctx, name)

@@ -146,7 +146,7 @@ func unreadFunctions(snap *shardmap.Snapshot) []Finding {
 }
 
 // takesWrites says why the directory stores nothing although it is read; nil if nothing of that kind is known.
-func (o *Ops) takesWrites(ctx context.Context) error {
+func (o *backend) takesWrites(ctx context.Context) error {
 	if d, ok := o.opts.Directory.(shardmap.Watchful); ok {
 		return d.TakesWrites(ctx)
 	}

@@ -58,7 +58,7 @@ type KeyHeat struct {
 }
 
 // Heat tells where the load is. Fails with 42704 for an unknown keyspace.
-func (o *Ops) Heat(ctx context.Context, req HeatRequest) (*HeatInfo, error) {
+func (o *views) Heat(ctx context.Context, req HeatRequest) (*HeatInfo, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (k *KeyHeat) KeyText() string { return strings.Join(k.Key, ", ") }
 
 // loads returns what tells the load of a keyspace's range or listed value. Without a
 // directory to ask it is 0.
-func (o *Ops) loads(ctx context.Context) (func(ks string, place int) float64, error) {
+func (o *views) loads(ctx context.Context) (func(ks string, place int) float64, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 )
 
 // mover is a shard's mover, to look only.
-func (o *Ops) mover(snap *shardmap.Snapshot, s *shardmap.Shard) (engine.Mover, error) {
+func (o *backend) mover(snap *shardmap.Snapshot, s *shardmap.Shard) (engine.Mover, error) {
 	sh, err := o.primary(snap.State().Cluster, s)
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ type PlanInfo struct {
 // Plan begins a plan: the leader measures the ranges and makes it. Errors: 22023 for options that
 // make no sense, 0A000 for what is not measured, 42704 for an unknown keyspace, 55000 while another
 // plan, a drain or a spread is carried out.
-func (o *Ops) Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error) {
+func (o *workflows) Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (o *Ops) Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error
 }
 
 // ShowPlan returns a plan. 42704 if there is none.
-func (o *Ops) ShowPlan(ctx context.Context, id string) (*PlanInfo, error) {
+func (o *workflows) ShowPlan(ctx context.Context, id string) (*PlanInfo, error) {
 	info, err := o.one(ctx, id)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ type PolicyLine struct {
 }
 
 // Policy tells the policy, what its last look found, and its history.
-func (o *Ops) Policy(ctx context.Context) (*PolicyInfo, error) {
+func (o *workflows) Policy(ctx context.Context) (*PolicyInfo, error) {
 	all, _, err := coordinator.LoadPolicies(ctx, o.opts.Directory)
 	if err != nil {
 		return nil, directoryError(err)
@@ -71,7 +71,7 @@ func (o *Ops) Policy(ctx context.Context) (*PolicyInfo, error) {
 	return o.policyInfo(ctx, &all)
 }
 
-func (o *Ops) policyInfo(ctx context.Context, all *workflow.Policies) (*PolicyInfo, error) {
+func (o *workflows) policyInfo(ctx context.Context, all *workflow.Policies) (*PolicyInfo, error) {
 	s, err := coordinator.LoadPolicyState(ctx, o.opts.Directory)
 	if err != nil {
 		return nil, directoryError(err)
@@ -94,7 +94,7 @@ const policyTries = 5
 
 // SetPolicy changes the policy; the leader acts on it within seconds. Errors: 22023 for what
 // makes no sense, 42704 for an unknown keyspace.
-func (o *Ops) SetPolicy(ctx context.Context, req PolicyRequest) (*PolicyInfo, error) {
+func (o *workflows) SetPolicy(ctx context.Context, req PolicyRequest) (*PolicyInfo, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,9 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// replicas are the operations on shards' replicas.
+type replicas struct{ *backend }
+
 // AddReplica adds a server to a shard. It must stream from the shard's primary
 // already: it is asked for its system identifier, the shard's marks, its role and
 // its version, and the primary for the same.
@@ -20,7 +23,7 @@ import (
 // 0A000 for a SQLite shard; 55000 for a stranger, another shard's server, a
 // server that is no replica, another major version; 57P03 when it, or the primary,
 // cannot be reached.
-func (o *Ops) AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error) {
+func (o *replicas) AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error) {
 	var system string
 	edit := func(cur *shardmap.Snapshot) (*shardmap.State, error) {
 		sh, err := replicable(cur, req.Shard)
@@ -91,7 +94,7 @@ func replicable(cur *shardmap.Snapshot, name string) (*shardmap.Shard, error) {
 }
 
 // checkReplica makes sure that the database at url is a replica of the shard.
-func (o *Ops) checkReplica(ctx context.Context, cur *shardmap.Snapshot, sh *shardmap.Shard, url string) (engine.Standing, error) {
+func (o *replicas) checkReplica(ctx context.Context, cur *shardmap.Snapshot, sh *shardmap.Shard, url string) (engine.Standing, error) {
 	is, err := o.standing(ctx, cur.State().Cluster, sh, url)
 	if err != nil {
 		if as := sqlstate.As(err); as.Code == sqlstate.ObjectNotInState {
@@ -134,7 +137,7 @@ func (o *Ops) checkReplica(ctx context.Context, cur *shardmap.Snapshot, sh *shar
 
 // standing asks one server of a shard, on a conversation of its own, within
 // Options.ProbeTimeout.
-func (o *Ops) standing(ctx context.Context, cluster string, s *shardmap.Shard, url string) (engine.Standing, error) {
+func (o *replicas) standing(ctx context.Context, cluster string, s *shardmap.Shard, url string) (engine.Standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.opts.ProbeTimeout)
 	defer cancel()
 	var none engine.Standing
@@ -169,7 +172,7 @@ func (o *Ops) standing(ctx context.Context, cluster string, s *shardmap.Shard, u
 //
 // Errors: 42704 if there is no such shard or server; 55006 for the primary and
 // for a shard's only server.
-func (o *Ops) RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error) {
+func (o *replicas) RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error) {
 	var gone string
 	edit := func(cur *shardmap.Snapshot) (*shardmap.State, error) {
 		sh, err := replicable(cur, req.Shard)
@@ -225,7 +228,7 @@ func (o *Ops) RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, e
 	return res, nil
 }
 
-func (o *Ops) forgetTimeline(ctx context.Context, shard string) {
+func (o *replicas) forgetTimeline(ctx context.Context, shard string) {
 	rec, err := o.opts.Directory.Record(ctx, shardmap.TimelineRecord(shard))
 	if err == nil {
 		err = o.opts.Directory.DeleteRecord(ctx, rec.Key, rec.Revision)
@@ -237,7 +240,7 @@ func (o *Ops) forgetTimeline(ctx context.Context, shard string) {
 
 // mayLeave refuses to take out the primary, or the server without which there is
 // none that is known to be it.
-func (o *Ops) mayLeave(ctx context.Context, cur *shardmap.Snapshot, sh *shardmap.Shard, gone string) error {
+func (o *replicas) mayLeave(ctx context.Context, cur *shardmap.Snapshot, sh *shardmap.Shard, gone string) error {
 	all := o.endpoints(ctx, cur.State().Cluster, sh)
 	for _, e := range all {
 		if e.url != gone && e.info.Serves == string(engine.Primary) {
@@ -260,7 +263,7 @@ type knownEndpoint struct {
 }
 
 // endpoints asks all servers of a shard with replicas.
-func (o *Ops) endpoints(ctx context.Context, cluster string, sh *shardmap.Shard) []knownEndpoint {
+func (o *replicas) endpoints(ctx context.Context, cluster string, sh *shardmap.Shard) []knownEndpoint {
 	urls := sh.Endpoints()
 	out := make([]knownEndpoint, len(urls))
 	all := make([]engine.Standing, len(urls))
@@ -317,7 +320,7 @@ func (o *Ops) endpoints(ctx context.Context, cluster string, sh *shardmap.Shard)
 
 // examineServers looks at all servers of a shard with replicas, for Doctor. It
 // returns the shard with the primary's URL, nil if none is known to be it.
-func (o *Ops) examineServers(ctx context.Context, cluster string, sh *shardmap.Shard) (primary *shardmap.Shard, found []Finding) {
+func (o *replicas) examineServers(ctx context.Context, cluster string, sh *shardmap.Shard) (primary *shardmap.Shard, found []Finding) {
 	all := o.endpoints(ctx, cluster, sh)
 	serves := func(e knownEndpoint) bool { return e.info.Serves == string(engine.Primary) }
 	for _, e := range all {
@@ -346,7 +349,7 @@ func (o *Ops) examineServers(ctx context.Context, cluster string, sh *shardmap.S
 }
 
 // replicaHealth fills what a shard with replicas shows: it is up if its primary is.
-func (o *Ops) replicaHealth(ctx context.Context, cluster string, sh *shardmap.Shard, info *ShardInfo) {
+func (o *replicas) replicaHealth(ctx context.Context, cluster string, sh *shardmap.Shard, info *ShardInfo) {
 	info.Health, info.Reason = Down, "none of its servers is known to be the primary"
 	for _, e := range o.endpoints(ctx, cluster, sh) {
 		info.Endpoints = append(info.Endpoints, e.info)
@@ -360,7 +363,7 @@ func (o *Ops) replicaHealth(ctx context.Context, cluster string, sh *shardmap.Sh
 const marksMax = 5 * time.Second
 
 // addReplicas adds the replicas of a new shard; the first that fails ends it.
-func (o *Ops) addReplicas(ctx context.Context, req AddShardRequest, res *AddShardResult) error {
+func (o *replicas) addReplicas(ctx context.Context, req AddShardRequest, res *AddShardResult) error {
 	for _, url := range req.Replicas {
 		r, err := o.AddReplica(ctx, ReplicaRequest{Meta: req.Meta, Shard: req.Name, URL: url})
 		// The marks that were just written have to reach it.
@@ -380,7 +383,7 @@ func (o *Ops) addReplicas(ctx context.Context, req AddShardRequest, res *AddShar
 
 // planReplicas says what addReplicas would do, and checks what can be checked
 // before the shard is one: that the servers are copies of its database's.
-func (o *Ops) planReplicas(ctx context.Context, req AddShardRequest, def *shardmap.Shard, res *AddShardResult) error {
+func (o *replicas) planReplicas(ctx context.Context, req AddShardRequest, def *shardmap.Shard, res *AddShardResult) error {
 	if len(req.Replicas) == 0 {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 
 // stored returns the workflow with a spec's ID if it was asked for already; nil if not. The same ID
 // with other arguments is 42710.
-func (o *Ops) stored(ctx context.Context, spec *workflow.Spec, dry bool) (*WorkflowResult, error) {
+func (o *workflows) stored(ctx context.Context, spec *workflow.Spec, dry bool) (*WorkflowResult, error) {
 	if err := workflow.CheckID(spec.ID); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -121,14 +122,20 @@ func routerName(m *shardmap.MemberState) string {
 	return m.ID
 }
 
+// sessions are the operations on clients' sessions, which each router knows of its own.
+type sessions struct {
+	*backend
+	turn inTurn[*SessionsInfo]
+}
+
 // Sessions lists the sessions of one router, or of all. Of all it is no error if some do not answer: they are named.
 //
 // Errors: 42704 for a router that there is not; 57P03 if it does not answer.
-func (o *Ops) Sessions(ctx context.Context, req SessionsRequest) (*SessionsInfo, error) {
+func (o *sessions) Sessions(ctx context.Context, req SessionsRequest) (*SessionsInfo, error) {
 	if req.Router != "" {
 		return o.askSessions(ctx, req)
 	}
-	return o.sessions.do(ctx, func(ctx context.Context) (*SessionsInfo, error) { return o.askSessions(ctx, req) })
+	return o.turn.do(ctx, func(ctx context.Context) (*SessionsInfo, error) { return o.askSessions(ctx, req) })
 }
 
 // inTurn has something read once at a time, however many want it: reading asks every member by records in the directory, and each user may.
@@ -197,7 +204,7 @@ func (r *inTurn[T]) read(ctx context.Context, n *reading[T], read func(context.C
 }
 
 // askSessions is Sessions, which asks now.
-func (o *Ops) askSessions(ctx context.Context, req SessionsRequest) (*SessionsInfo, error) {
+func (o *sessions) askSessions(ctx context.Context, req SessionsRequest) (*SessionsInfo, error) {
 	info := &SessionsInfo{Sessions: []SessionInfo{}, Silent: []SilentRouter{}}
 	members, err := o.opts.Directory.Members(ctx)
 	if err != nil {
@@ -240,7 +247,7 @@ func (o *Ops) askSessions(ctx context.Context, req SessionsRequest) (*SessionsIn
 }
 
 // askMember asks a member, which may be this process.
-func (o *Ops) askMember(ctx context.Context, member, op string, in, out any, wait time.Duration) error {
+func (o *sessions) askMember(ctx context.Context, member, op string, in, out any, wait time.Duration) error {
 	if o.opts.Answer == nil || member != o.opts.Member {
 		return shardmap.Ask(ctx, o.opts.Directory, member, op, in, out, wait)
 	}
@@ -257,18 +264,18 @@ func (o *Ops) askMember(ctx context.Context, member, op string, in, out any, wai
 // CancelSession cancels what a session runs. The session goes on.
 //
 // Errors: 42704 for a session that there is not.
-func (o *Ops) CancelSession(ctx context.Context, req SessionRequest) (*SessionResult, error) {
+func (o *sessions) CancelSession(ctx context.Context, req SessionRequest) (*SessionResult, error) {
 	return o.signal(ctx, req, false)
 }
 
 // TerminateSession ends a session; its client gets 57P01. Its open transaction is rolled back.
 //
 // Errors: 42704 for a session that there is not.
-func (o *Ops) TerminateSession(ctx context.Context, req SessionRequest) (*SessionResult, error) {
+func (o *sessions) TerminateSession(ctx context.Context, req SessionRequest) (*SessionResult, error) {
 	return o.signal(ctx, req, true)
 }
 
-func (o *Ops) signal(ctx context.Context, req SessionRequest, end bool) (*SessionResult, error) {
+func (o *sessions) signal(ctx context.Context, req SessionRequest, end bool) (*SessionResult, error) {
 	if req.Wait < 0 || req.Wait > sessionWaitMax.Seconds() {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "the wait for a session's end must be 0 to %v", sessionWaitMax)
 	}
@@ -309,3 +316,47 @@ func (o *Ops) signal(ctx context.Context, req SessionRequest, end bool) (*Sessio
 
 // sessionWaitMax bounds the wait for a session's end.
 const sessionWaitMax = time.Minute
+
+// AskPools asks a member about its connections to the shards (shardmap.Ask). in: nothing; out: []PoolInfo.
+const AskPools = "pools"
+
+// poolsWait bounds the question: a router that is not there is no business of its pools.
+const poolsWait = 3 * time.Second
+
+// PoolInfo is a router's pool of connections to a shard.
+type PoolInfo struct {
+	Shard string `json:"shard"`
+	Open  int    `json:"open"`
+	Idle  int    `json:"idle"`
+	// Reclaimed counts connections that sessions had lost, since the router's start.
+	Reclaimed int64 `json:"reclaimed"`
+}
+
+// lostConnections names the routers whose sessions have lost connections: a defect of the router, which it makes good.
+func (o *sessions) lostConnections(ctx context.Context) []Finding {
+	members, err := o.opts.Directory.Members(ctx)
+	if err != nil {
+		return nil // the directory's finding
+	}
+	limit, stop := context.WithTimeout(ctx, poolsWait)
+	defer stop()
+	found := make([][]Finding, len(members))
+	atOnce(len(members), probesAtOnce, func(i int) {
+		var pools []PoolInfo
+		if members[i].Role == "coordinator" || o.askMember(limit, members[i].ID, AskPools, struct{}{}, &pools, 0) != nil {
+			return // an older one does not know the question
+		}
+		for _, p := range pools {
+			if p.Reclaimed > 0 {
+				found[i] = append(found[i], Finding{Level: LevelWarning, Shard: p.Shard,
+					What: fmt.Sprintf("sessions of router %s have lost %d connections to shard %s since its start; they were taken back", routerName(&members[i]), p.Reclaimed, p.Shard),
+					Next: "please report it with that router's log lines \"a connection was taken back\""})
+			}
+		}
+	})
+	var out []Finding
+	for _, list := range found {
+		out = append(out, list...)
+	}
+	return out
+}

@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/cleavedb/cleave/access"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -25,7 +27,13 @@ type UserInfo struct {
 	Role string `json:"role"`
 }
 
-func (o *Ops) users() *access.Users { return access.NewUsers(o.opts.Directory) }
+// users are the operations on users.
+type users struct {
+	directory shardmap.Directory
+	log       *slog.Logger
+}
+
+func (o *users) store() *access.Users { return access.NewUsers(o.directory) }
 
 // verifier reads what a request brought. The error does not repeat it.
 func (r *UserRequest) verifier() (access.Verifier, error) {
@@ -38,8 +46,8 @@ func (r *UserRequest) verifier() (access.Verifier, error) {
 }
 
 // Users lists the users in order of name.
-func (o *Ops) Users(ctx context.Context) ([]UserInfo, error) {
-	list, err := o.users().List(ctx)
+func (o *users) Users(ctx context.Context) ([]UserInfo, error) {
+	list, err := o.store().List(ctx)
 	if err != nil {
 		return nil, directoryError(err)
 	}
@@ -51,7 +59,7 @@ func (o *Ops) Users(ctx context.Context) ([]UserInfo, error) {
 }
 
 // AddUser adds a user. Errors: 22023, 42710 if there is one of that name.
-func (o *Ops) AddUser(ctx context.Context, req UserRequest) (*UserInfo, error) {
+func (o *users) AddUser(ctx context.Context, req UserRequest) (*UserInfo, error) {
 	if req.Role == "" {
 		req.Role = string(access.Ordinary)
 	}
@@ -63,16 +71,16 @@ func (o *Ops) AddUser(ctx context.Context, req UserRequest) (*UserInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.users().Add(ctx, access.User{Name: req.Name, Role: role, Verifier: v}); err != nil {
+	if err := o.store().Add(ctx, access.User{Name: req.Name, Role: role, Verifier: v}); err != nil {
 		return nil, directoryError(err)
 	}
-	o.opts.Log.Info("user added", "user", req.Name, "role", req.Role, "by", req.By)
+	o.log.Info("user added", "user", req.Name, "role", req.Role, "by", req.By)
 	return &UserInfo{Name: req.Name, Role: req.Role}, nil
 }
 
 // ChangeUser gives a user another role, another verifier, or both. Sessions that
 // run go on as they began. Errors: 22023, 42704 if there is no such user.
-func (o *Ops) ChangeUser(ctx context.Context, req UserRequest) (*UserInfo, error) {
+func (o *users) ChangeUser(ctx context.Context, req UserRequest) (*UserInfo, error) {
 	var role access.Role
 	var v access.Verifier
 	var err error
@@ -87,7 +95,7 @@ func (o *Ops) ChangeUser(ctx context.Context, req UserRequest) (*UserInfo, error
 		}
 	}
 	var is access.Role
-	err = o.users().Change(ctx, req.Name, func(u *access.User) {
+	err = o.store().Change(ctx, req.Name, func(u *access.User) {
 		if req.Role != "" {
 			u.Role = role
 		}
@@ -99,15 +107,15 @@ func (o *Ops) ChangeUser(ctx context.Context, req UserRequest) (*UserInfo, error
 	if err != nil {
 		return nil, directoryError(err)
 	}
-	o.opts.Log.Info("user changed", "user", req.Name, "role", is, "new_password", req.Verifier != "", "by", req.By)
+	o.log.Info("user changed", "user", req.Name, "role", is, "new_password", req.Verifier != "", "by", req.By)
 	return &UserInfo{Name: req.Name, Role: string(is)}, nil
 }
 
 // RemoveUser removes a user. Sessions that run go on. Errors: 42704 if there is none.
-func (o *Ops) RemoveUser(ctx context.Context, req UserRequest) (*UserInfo, error) {
-	if err := o.users().Remove(ctx, req.Name); err != nil {
+func (o *users) RemoveUser(ctx context.Context, req UserRequest) (*UserInfo, error) {
+	if err := o.store().Remove(ctx, req.Name); err != nil {
 		return nil, directoryError(err)
 	}
-	o.opts.Log.Info("user removed", "user", req.Name, "by", req.By)
+	o.log.Info("user removed", "user", req.Name, "by", req.By)
 	return &UserInfo{Name: req.Name}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
@@ -74,9 +75,17 @@ const (
 	verifySample = 5
 )
 
+// verification compares and repairs tables.
+type verification struct {
+	*backend
+	// repairs: rows of one key may be on several shards that do not own it. One shard's are brought home
+	// after the other's, so that each is compared with the rows that its owner has then.
+	repairs sync.Mutex
+}
+
 // Verify implements API. Statements go on meanwhile. A shard is looked at as of one
 // moment, and by the map of that moment.
-func (o *Ops) Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error) {
+func (o *verification) Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -155,7 +164,7 @@ func verified(snap *shardmap.Snapshot, req VerifyRequest) ([]*shardmap.Table, er
 
 // verifier looks at one table on one shard.
 type verifier struct {
-	o     *Ops
+	o     *verification
 	t     *shardmap.Table
 	shard string
 	snap  *shardmap.Snapshot
@@ -169,7 +178,7 @@ type verifier struct {
 }
 
 // verifier begins to look at a table on a shard. end must follow, also after an error.
-func (o *Ops) verifier(ctx context.Context, t *shardmap.Table, shard string) (v *verifier, end func(broken bool), err error) {
+func (o *verification) verifier(ctx context.Context, t *shardmap.Table, shard string) (v *verifier, end func(broken bool), err error) {
 	v = &verifier{o: o, t: t, shard: shard, conn: map[string]engine.Conn{}}
 	end = func(broken bool) {
 		for _, done := range v.done {
@@ -201,7 +210,7 @@ func (v *verifier) clear() {
 	v.info = VerifyResult{Table: v.t.Schema + "." + v.t.Name, Keyspace: v.t.Keyspace, Shard: v.shard}
 }
 
-func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyResult, err error) {
+func (o *verification) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyResult, err error) {
 	v, end, err := o.verifier(ctx, t, shard)
 	defer func() { end(err != nil) }()
 	if err != nil {

@@ -85,7 +85,7 @@ const (
 // moment; how far it has come is a record of the directory.
 //
 // Errors: 22023 for an id that cannot be, 55000 for one that is of other tables, 40001 if somebody else goes on with it too.
-func (o *Ops) VerifyPieces(ctx context.Context, req VerifyRequest) (*VerifyProgress, error) {
+func (o *verification) VerifyPieces(ctx context.Context, req VerifyRequest) (*VerifyProgress, error) {
 	if err := workflow.CheckID(req.ID); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (o *Ops) VerifyPieces(ctx context.Context, req VerifyRequest) (*VerifyProgr
 }
 
 // verification reads the record of an id; revision 0: there was none.
-func (o *Ops) verification(ctx context.Context, req VerifyRequest) (*verifying, uint64, error) {
+func (o *verification) verification(ctx context.Context, req VerifyRequest) (*verifying, uint64, error) {
 	st := &verifying{Request: req, So: VerifyProgress{ID: req.ID}}
 	st.Request.ForMS = 0
 	r, err := o.opts.Directory.Record(ctx, verifyPrefix+req.ID)
@@ -164,7 +164,7 @@ func (o *Ops) verification(ctx context.Context, req VerifyRequest) (*verifying, 
 }
 
 // beginVerifying finds out how much there is, and forgets verifications that were given up.
-func (o *Ops) beginVerifying(ctx context.Context, snap *shardmap.Snapshot, st *verifying) error {
+func (o *verification) beginVerifying(ctx context.Context, snap *shardmap.Snapshot, st *verifying) error {
 	if _, ok := snap.Shard(st.Request.Shard); !ok && st.Request.Shard != "" {
 		return noShard(st.Request.Shard)
 	}
@@ -222,7 +222,7 @@ func (st *verifying) shards(snap *shardmap.Snapshot) []string {
 }
 
 // verifyTable looks at pieces of a table on all shards, until a time or until it is done.
-func (o *Ops) verifyTable(ctx context.Context, snap *shardmap.Snapshot, st *verifying, t *shardmap.Table, until time.Time) error {
+func (o *verification) verifyTable(ctx context.Context, snap *shardmap.Snapshot, st *verifying, t *shardmap.Table, until time.Time) error {
 	name, shards := t.QualifiedName(), st.shards(snap)
 	if st.So.Table != name {
 		st.So.Table, st.Parts = name, map[string]*verifiedPart{}
@@ -264,7 +264,7 @@ func (o *Ops) verifyTable(ctx context.Context, snap *shardmap.Snapshot, st *veri
 }
 
 // verifyPart looks at pieces of a table on one shard, one at least.
-func (o *Ops) verifyPart(ctx context.Context, t *shardmap.Table, shard string, p *verifiedPart, req VerifyRequest, until time.Time) (err error) {
+func (o *verification) verifyPart(ctx context.Context, t *shardmap.Table, shard string, p *verifiedPart, req VerifyRequest, until time.Time) (err error) {
 	v, end, err := o.verifier(ctx, t, shard)
 	defer func() { end(err != nil) }()
 	if err != nil {
@@ -343,7 +343,7 @@ func keysSum(s *shardmap.Snapshot, ks, shard string) uint64 {
 }
 
 // keepVerifying stores how far a verification has come, err or not. What does not fit into a record is done again.
-func (o *Ops) keepVerifying(ctx context.Context, st *verifying, rev uint64, err error) (uint64, error) {
+func (o *verification) keepVerifying(ctx context.Context, st *verifying, rev uint64, err error) (uint64, error) {
 	kept := *st
 	kept.At, kept.So.Found = time.Now().UnixMilli(), nil
 	b, failed := json.Marshal(&kept)

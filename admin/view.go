@@ -12,8 +12,14 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// views are the operations that only look at the cluster.
+type views struct {
+	*backend
+	started time.Time
+}
+
 // Status tells what this process knows of the cluster.
-func (o *Ops) Status(ctx context.Context) (*Status, error) {
+func (o *views) Status(ctx context.Context) (*Status, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -30,7 +36,7 @@ func (o *Ops) Status(ctx context.Context) (*Status, error) {
 const probesAtOnce = 16
 
 // Shards lists the shards, each asked within Options.ProbeTimeout whether it answers.
-func (o *Ops) Shards(ctx context.Context) ([]ShardInfo, error) {
+func (o *views) Shards(ctx context.Context) ([]ShardInfo, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -61,7 +67,7 @@ func (o *Ops) Shards(ctx context.Context) ([]ShardInfo, error) {
 	}
 	atOnce(len(out), probesAtOnce, func(i int) {
 		if len(st.Shards[i].Replicas) > 0 {
-			o.replicaHealth(ctx, st.Cluster, &st.Shards[i], &out[i])
+			(&replicas{o.backend}).replicaHealth(ctx, st.Cluster, &st.Shards[i], &out[i])
 			return
 		}
 		began := time.Now()
@@ -76,7 +82,7 @@ func (o *Ops) Shards(ctx context.Context) ([]ShardInfo, error) {
 }
 
 // probe asks a shard whether it answers.
-func (o *Ops) probe(ctx context.Context, cluster string, s *shardmap.Shard) error {
+func (o *views) probe(ctx context.Context, cluster string, s *shardmap.Shard) error {
 	ctx, cancel := context.WithTimeout(ctx, o.opts.ProbeTimeout)
 	defer cancel()
 	sh, err := o.open(cluster, s)
@@ -98,7 +104,7 @@ func (o *Ops) probe(ctx context.Context, cluster string, s *shardmap.Shard) erro
 }
 
 // Keyspaces lists the keyspaces.
-func (o *Ops) Keyspaces(ctx context.Context) ([]KeyspaceInfo, error) {
+func (o *views) Keyspaces(ctx context.Context) ([]KeyspaceInfo, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -126,7 +132,7 @@ func typeNames(types []keyspace.Type) []string {
 }
 
 // Tables lists the tables.
-func (o *Ops) Tables(ctx context.Context) ([]TableInfo, error) {
+func (o *views) Tables(ctx context.Context) ([]TableInfo, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -148,7 +154,7 @@ func (o *Ops) Tables(ctx context.Context) ([]TableInfo, error) {
 }
 
 // Routers implements API.
-func (o *Ops) Routers(ctx context.Context) ([]RouterInfo, error) {
+func (o *views) Routers(ctx context.Context) ([]RouterInfo, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -176,7 +182,7 @@ func (o *Ops) Routers(ctx context.Context) ([]RouterInfo, error) {
 }
 
 // indexes returns one keyspace of the current map, or all with "".
-func (o *Ops) indexes(ctx context.Context, name string) ([]*shardmap.Index, error) {
+func (o *views) indexes(ctx context.Context, name string) ([]*shardmap.Index, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -198,7 +204,7 @@ func (o *Ops) indexes(ctx context.Context, name string) ([]*shardmap.Index, erro
 }
 
 // Ranges lists ranges and listed values. Fails with 42704 for an unknown keyspace.
-func (o *Ops) Ranges(ctx context.Context, name string) ([]RangeInfo, error) {
+func (o *views) Ranges(ctx context.Context, name string) ([]RangeInfo, error) {
 	list, err := o.indexes(ctx, name)
 	if err != nil {
 		return nil, err
@@ -222,7 +228,7 @@ func (o *Ops) Ranges(ctx context.Context, name string) ([]RangeInfo, error) {
 }
 
 // Pins lists pins. Fails with 42704 for an unknown keyspace.
-func (o *Ops) Pins(ctx context.Context, name string) ([]PinInfo, error) {
+func (o *views) Pins(ctx context.Context, name string) ([]PinInfo, error) {
 	list, err := o.indexes(ctx, name)
 	if err != nil {
 		return nil, err
@@ -236,7 +242,7 @@ func (o *Ops) Pins(ctx context.Context, name string) ([]PinInfo, error) {
 	return out, nil
 }
 
-func (o *Ops) at(ctx context.Context, version uint64) (*shardmap.Snapshot, error) {
+func (o *views) at(ctx context.Context, version uint64) (*shardmap.Snapshot, error) {
 	if version == 0 {
 		return o.load(ctx)
 	}
@@ -249,7 +255,7 @@ func (o *Ops) at(ctx context.Context, version uint64) (*shardmap.Snapshot, error
 
 // Map returns a version of the map with passwords taken out. Fails with 42704 if
 // the version is not kept.
-func (o *Ops) Map(ctx context.Context, version uint64) (*shardmap.State, error) {
+func (o *views) Map(ctx context.Context, version uint64) (*shardmap.State, error) {
 	snap, err := o.at(ctx, version)
 	if err != nil {
 		return nil, err
@@ -271,7 +277,7 @@ const (
 )
 
 // History lists changes of the map, oldest first.
-func (o *Ops) History(ctx context.Context, req HistoryRequest) ([]shardmap.Entry, error) {
+func (o *views) History(ctx context.Context, req HistoryRequest) ([]shardmap.Entry, error) {
 	switch {
 	case req.Limit < 0 || req.Limit > historyMax:
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "limit must be from 1 to %d", historyMax)
@@ -298,7 +304,7 @@ func (o *Ops) History(ctx context.Context, req HistoryRequest) ([]shardmap.Entry
 }
 
 // Diff compares two versions of the map. Fails with 42704 if one is not kept.
-func (o *Ops) Diff(ctx context.Context, a, b uint64) ([]shardmap.Difference, error) {
+func (o *views) Diff(ctx context.Context, a, b uint64) ([]shardmap.Difference, error) {
 	to, err := o.at(ctx, b)
 	if err != nil {
 		return nil, err
@@ -318,7 +324,7 @@ func (o *Ops) Diff(ctx context.Context, a, b uint64) ([]shardmap.Difference, err
 
 // ShardOf tells where a key is. Errors: 42704 for an unknown keyspace, 22P02 and its kin for
 // what is no key of it, 23514 for a value that is not listed.
-func (o *Ops) ShardOf(ctx context.Context, req ShardOfRequest) (*ShardOfResult, error) {
+func (o *views) ShardOf(ctx context.Context, req ShardOfRequest) (*ShardOfResult, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err

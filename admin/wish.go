@@ -12,24 +12,24 @@ import (
 )
 
 // Pause holds a workflow up. A cutover is not interrupted.
-func (o *Ops) Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+func (o *workflows) Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
 	return o.ask(ctx, req, workflow.Pause)
 }
 
 // Resume lets a workflow go on, with other bounds if the request has some: also one that is not paused.
-func (o *Ops) Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+func (o *workflows) Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
 	return o.ask(ctx, req, workflow.Resume)
 }
 
 // Cancel ends a workflow before its cutover and removes every trace of it. 55000 if it is
 // too late for that.
-func (o *Ops) Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+func (o *workflows) Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
 	return o.ask(ctx, req, workflow.Cancel)
 }
 
 // Rollback makes the old owner the owner again, with every write that the new one took.
 // 55000 if there is no way back any more, or if a constraint keeps the old owner from having it.
-func (o *Ops) Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+func (o *workflows) Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
 	s, err := o.workflow(ctx, req.ID)
 	if err != nil {
 		return nil, err
@@ -47,13 +47,13 @@ func (o *Ops) Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo,
 }
 
 // Finish gives the way back up and deletes the rows on the old owner.
-func (o *Ops) Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+func (o *workflows) Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
 	return o.ask(ctx, req, workflow.Finish)
 }
 
 // Approve lets a plan be carried out. 55000 if it does not wait for that, if another plan, a drain or a spread
 // is under way, or if what it moves has another owner by now.
-func (o *Ops) Approve(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+func (o *workflows) Approve(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
 	s, err := o.workflow(ctx, req.ID)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (o *Ops) Approve(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, 
 }
 
 // fits says why a plan that waits cannot be carried out now.
-func (o *Ops) fits(ctx context.Context, s *workflow.State) error {
+func (o *workflows) fits(ctx context.Context, s *workflow.State) error {
 	others, err := coordinator.Unended(ctx, o.opts.Directory)
 	if err != nil {
 		return directoryError(err)
@@ -87,7 +87,7 @@ func (o *Ops) fits(ctx context.Context, s *workflow.State) error {
 }
 
 // workflow returns a stored workflow. 42704 if there is none.
-func (o *Ops) workflow(ctx context.Context, id string) (*workflow.State, error) {
+func (o *workflows) workflow(ctx context.Context, id string) (*workflow.State, error) {
 	if err := workflow.CheckID(id); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (o *Ops) workflow(ctx context.Context, id string) (*workflow.State, error) 
 	return &s, err
 }
 
-func (o *Ops) ask(ctx context.Context, req WorkflowRequest, w workflow.Wish) (*WorkflowInfo, error) {
+func (o *workflows) ask(ctx context.Context, req WorkflowRequest, w workflow.Wish) (*WorkflowInfo, error) {
 	bounds, err := req.Bounds.bounds()
 	if err != nil {
 		return nil, err

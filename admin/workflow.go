@@ -175,10 +175,17 @@ type WorkflowLine struct {
 	What string    `json:"what"`
 }
 
+// workflows are the operations that the coordinator carries out: moves, and what is made of them.
+type workflows struct {
+	*backend
+	// pin is Ops.Pin: where a key is to stay on its shard, no move is needed.
+	pin func(context.Context, PinRequest) (*Result, error)
+}
+
 // Move begins a move. Errors: 42704 for an unknown keyspace or shard, 22023 for a part
 // that is none, 55000 if several shards own it or another move is of some of it, 42710
 // if the ID is another workflow's.
-func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error) {
+func (o *workflows) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -220,7 +227,7 @@ func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error
 }
 
 // refusals says, for the plans of moves, why they would be refused as tables and servers are now.
-func (o *Ops) refusals(ctx context.Context, cur *shardmap.Snapshot, moves []workflow.Spec) (lines []string) {
+func (o *workflows) refusals(ctx context.Context, cur *shardmap.Snapshot, moves []workflow.Spec) (lines []string) {
 	looked := map[string]bool{}
 	for i := range moves {
 		for _, name := range []string{moves[i].From, moves[i].To} {
@@ -249,9 +256,9 @@ func (o *Ops) refusals(ctx context.Context, cur *shardmap.Snapshot, moves []work
 }
 
 // pinThere pins a key to the shard that it is on. What was asked for by an id is found by it.
-func (o *Ops) pinThere(ctx context.Context, req *MoveRequest, spec *workflow.Spec) (*WorkflowResult, error) {
+func (o *workflows) pinThere(ctx context.Context, req *MoveRequest, spec *workflow.Spec) (*WorkflowResult, error) {
 	text := spec.Part.Text() + " of " + spec.Keyspace + " is on " + spec.To + " already: it is pinned there"
-	pinned, err := o.Pin(ctx, PinRequest{Meta: req.Meta, Keyspace: req.Keyspace, Key: req.Key, Shard: req.To})
+	pinned, err := o.pin(ctx, PinRequest{Meta: req.Meta, Keyspace: req.Keyspace, Key: req.Key, Shard: req.To})
 	if err != nil || req.DryRun || req.ID == "" {
 		return &WorkflowResult{Done: err == nil && pinned.Done, Plan: []string{text}}, err
 	}
@@ -435,7 +442,7 @@ func (m *MoveOptions) options(keepMS int64) (workflow.Options, error) {
 }
 
 // Split begins a split. Errors: those of Move.
-func (o *Ops) Split(ctx context.Context, req SplitRequest) (*WorkflowResult, error) {
+func (o *workflows) Split(ctx context.Context, req SplitRequest) (*WorkflowResult, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -477,7 +484,7 @@ func (o *Ops) Split(ctx context.Context, req SplitRequest) (*WorkflowResult, err
 }
 
 // Merge begins a merge. Errors: those of Move, and 42704 if there is no such bound.
-func (o *Ops) Merge(ctx context.Context, req MergeRequest) (*WorkflowResult, error) {
+func (o *workflows) Merge(ctx context.Context, req MergeRequest) (*WorkflowResult, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -520,7 +527,7 @@ func (o *Ops) Merge(ctx context.Context, req MergeRequest) (*WorkflowResult, err
 }
 
 // Drain begins to move everything sharded off a shard.
-func (o *Ops) Drain(ctx context.Context, req DrainRequest) (*WorkflowResult, error) {
+func (o *workflows) Drain(ctx context.Context, req DrainRequest) (*WorkflowResult, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -541,7 +548,7 @@ func (o *Ops) Drain(ctx context.Context, req DrainRequest) (*WorkflowResult, err
 }
 
 // Spread begins to give each shard its share.
-func (o *Ops) Spread(ctx context.Context, req SpreadRequest) (*WorkflowResult, error) {
+func (o *workflows) Spread(ctx context.Context, req SpreadRequest) (*WorkflowResult, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -561,7 +568,7 @@ func (o *Ops) Spread(ctx context.Context, req SpreadRequest) (*WorkflowResult, e
 	return o.beginMoves(ctx, cur, spec, req.DryRun)
 }
 
-func (o *Ops) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec *workflow.Spec, dry bool) (*WorkflowResult, error) {
+func (o *workflows) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec *workflow.Spec, dry bool) (*WorkflowResult, error) {
 	if spec.ID != "" {
 		if res, err := o.stored(ctx, spec, dry); res != nil || err != nil {
 			return res, err
@@ -617,7 +624,7 @@ func waits(cur *shardmap.Snapshot, spec *workflow.Spec, moves []workflow.Spec, o
 }
 
 // begin stores a new workflow.
-func (o *Ops) begin(ctx context.Context, spec workflow.Spec, dry bool, plan []string, refused ...string) (*WorkflowResult, error) {
+func (o *workflows) begin(ctx context.Context, spec workflow.Spec, dry bool, plan []string, refused ...string) (*WorkflowResult, error) {
 	res := &WorkflowResult{Plan: plan, Refused: refused}
 	if dry {
 		return res, nil
@@ -652,13 +659,13 @@ func (o *Ops) begin(ctx context.Context, spec workflow.Spec, dry bool, plan []st
 }
 
 // kick tells the leader. If that fails it looks by itself, a little later.
-func (o *Ops) kick(ctx context.Context) {
+func (o *workflows) kick(ctx context.Context) {
 	if err := coordinator.Kick(ctx, o.opts.Directory); err != nil {
 		o.opts.Log.Warn("the coordinator was not told of a workflow; it looks by itself", "error", err)
 	}
 }
 
-func (o *Ops) one(ctx context.Context, id string) (*WorkflowInfo, error) {
+func (o *workflows) one(ctx context.Context, id string) (*WorkflowInfo, error) {
 	list, err := o.Moves(ctx, id)
 	if err != nil {
 		return nil, err
@@ -668,7 +675,7 @@ func (o *Ops) one(ctx context.Context, id string) (*WorkflowInfo, error) {
 
 // Moves returns the workflow with an ID and its history, or, with "", all that are kept, the
 // newest first. 42704 if there is none.
-func (o *Ops) Moves(ctx context.Context, id string) ([]WorkflowInfo, error) {
+func (o *workflows) Moves(ctx context.Context, id string) ([]WorkflowInfo, error) {
 	if id != "" {
 		s, err := o.workflow(ctx, id)
 		if err != nil {
@@ -698,7 +705,7 @@ func (o *Ops) Moves(ctx context.Context, id string) ([]WorkflowInfo, error) {
 }
 
 // places says which other moves are at work while one waits to begin: only so many are at a time, "" if none is.
-func (o *Ops) places(ctx context.Context, s *workflow.State) string {
+func (o *workflows) places(ctx context.Context, s *workflow.State) string {
 	all, err := coordinator.Unended(ctx, o.opts.Directory)
 	if err != nil {
 		return ""
@@ -718,7 +725,7 @@ func (o *Ops) places(ctx context.Context, s *workflow.State) string {
 	return "waits for a place, as only so many moves are at work at a time: " + strings.Join(at, ", ")
 }
 
-func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowInfo {
+func (o *workflows) info(ctx context.Context, s *workflow.State, whole bool) WorkflowInfo {
 	i := WorkflowInfo{
 		ID: s.Spec.ID, Kind: string(s.Spec.Kind), Keyspace: s.Spec.Keyspace, From: s.Spec.From, To: s.Spec.To, Parent: s.Spec.Parent, By: s.Spec.By, Why: s.Spec.Why,
 		Step: string(s.Step), Ended: s.Step.Ended(), Paused: s.Paused, Back: s.Back, Error: s.Error, BackLost: s.BackLost,
