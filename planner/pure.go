@@ -2,6 +2,7 @@ package planner
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -91,95 +92,12 @@ func (f *function) uses(test func(b *body) bool) bool {
 // such ones: which of them a call means depends on its arguments. Besides, with kind "u",
 // those others that have the name of one of PostgreSQL's own, or that x.name calls.
 func PureFunctions(all []FunctionSource) []shardmap.Function {
+	fs := functions{all: all, read: make([]function, len(all)), known: map[string]bool{}}
+	for i, f := range all {
+		fs.read[i], fs.known[f.Name] = readFunction(f), true
+	}
+	bad, volatile, times := fs.bad(), fs.volatile(), fs.times()
 	type name struct{ schema, name string }
-	read := make([]function, len(all))
-	known := map[string]bool{}
-	for i, f := range all {
-		read[i], known[f.Name] = readFunction(f), true
-	}
-	calls := func(names map[string]bool) func(b *body) bool {
-		return func(b *body) bool {
-			for call := range b.calls {
-				if names[call] {
-					return true
-				}
-			}
-			for field := range b.fields {
-				if names[field] {
-					return true
-				}
-			}
-			return false
-		}
-	}
-	// grow adds the names of what has a property by itself, or calls what has it.
-	grow := func(has func(f *function, source *FunctionSource) bool, uses func(f *function, test func(b *body) bool) bool) map[string]bool {
-		names := map[string]bool{}
-		for again := true; again; {
-			again = false
-			for i := range all {
-				if name := all[i].Name; !names[name] && (has(&read[i], &all[i]) || uses(&read[i], calls(names))) {
-					names[name], again = true, true
-				}
-			}
-		}
-		return names
-	}
-	acting := grow(func(f *function, _ *FunctionSource) bool { return f.acts }, func(f *function, test func(b *body) bool) bool { return f.does != nil && test(f.does) })
-	bad := grow(func(f *function, source *FunctionSource) bool {
-		return f.impure || source.Volatility == "i" && f.does != nil && acting[source.Name] || f.uses(func(b *body) bool {
-			for call := range b.calls {
-				if own := isBuiltin(call); !own && !known[call] {
-					return true
-				}
-			}
-			return false
-		})
-	}, (*function).uses)
-	// What casts texts reads the clock, if it may make a word of them; else those who call it look at them.
-	cast := grow(func(f *function, source *FunctionSource) bool {
-		return f.body != nil && f.body.casts && !source.Trigger
-	}, (*function).uses)
-	parts := grow(func(f *function, _ *FunctionSource) bool { return f.body != nil && f.body.parts }, (*function).uses)
-	texts := map[string]bool{}
-	for _, f := range all {
-		texts[f.Name] = texts[f.Name] || len(f.Types) == 0 || !plainOIDs[uint32(f.Types[0])] && !f.Trigger
-	}
-	made := grow(func(f *function, source *FunctionSource) bool {
-		return f.body != nil && cast[source.Name] && !source.Trigger && (f.body.makes || calls(texts)(f.body))
-	}, (*function).uses)
-	late := grow(func(f *function, source *FunctionSource) bool {
-		return made[source.Name] || f.uses(func(b *body) bool { return b.clock })
-	}, (*function).uses)
-	volatile := grow(func(f *function, source *FunctionSource) bool {
-		return source.Volatility == "v" || f.uses(func(b *body) bool {
-			for call := range b.calls {
-				if strings.HasPrefix(builtinKind(call), "v") && call != "timezone" {
-					return true
-				}
-			}
-			return false
-		})
-	}, (*function).uses)
-	// Who calls one may leave out arguments.
-	clocked, below, casts := map[string]bool{}, map[string]int{}, map[string]int{}
-	for i, f := range all {
-		switch b := read[i].body; {
-		case b == nil || !cast[f.Name] || f.Trigger:
-		case made[f.Name]:
-			casts[f.Name], clocked[f.Name] = castsMade, true
-		case b.texts && parts[f.Name]:
-			casts[f.Name] = max(casts[f.Name], castsParts)
-		case b.texts:
-			casts[f.Name] = max(casts[f.Name], castsTexts)
-		}
-		if b := read[i].body; b != nil && (b.clock || calls(late)(b)) {
-			clocked[f.Name] = true
-		}
-		if d := read[i].defaults; d != nil && (d.clock || d.casts || calls(late)(d) || d.word && casts[f.Name] > 0) {
-			below[f.Name] = max(below[f.Name], f.Args)
-		}
-	}
 	at := map[name]int{}
 	field := map[name]bool{}
 	var out []shardmap.Function
@@ -203,15 +121,127 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 			}
 		}
 		out[j].Volatile = out[j].Volatile || volatile[f.Name]
-		out[j].Clocked, out[j].ClockedBelow, out[j].Casts = clocked[f.Name], below[f.Name], casts[f.Name]
+		out[j].Clocked, out[j].ClockedBelow, out[j].Casts = times.clocked[f.Name], times.below[f.Name], times.casts[f.Name]
 	}
-	pure := out[:0]
-	for _, f := range out {
-		if f.Kind != "" {
-			pure = append(pure, f)
+	return slices.DeleteFunc(out, func(f shardmap.Function) bool { return f.Kind == "" })
+}
+
+// functions are all those of a database.
+type functions struct {
+	all   []FunctionSource
+	read  []function // of each, what is found out
+	known map[string]bool
+}
+
+// calls says of a body whether it calls one of the names.
+func calls(names map[string]bool) func(b *body) bool {
+	return func(b *body) bool {
+		for call := range b.calls {
+			if names[call] {
+				return true
+			}
+		}
+		for field := range b.fields {
+			if names[field] {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// grow returns the names of what has a property by itself, or calls what has it.
+func (fs *functions) grow(has func(f *function, source *FunctionSource) bool) map[string]bool {
+	return fs.growBy((*function).uses, has)
+}
+
+func (fs *functions) growBy(uses func(f *function, test func(b *body) bool) bool, has func(f *function, source *FunctionSource) bool) map[string]bool {
+	names := map[string]bool{}
+	for again := true; again; {
+		again = false
+		for i := range fs.all {
+			if name := fs.all[i].Name; !names[name] && (has(&fs.read[i], &fs.all[i]) || uses(&fs.read[i], calls(names))) {
+				names[name], again = true, true
+			}
 		}
 	}
-	return pure
+	return names
+}
+
+// bad are the names of which nothing is promised.
+func (fs *functions) bad() map[string]bool {
+	acting := fs.growBy(func(f *function, test func(b *body) bool) bool { return f.does != nil && test(f.does) },
+		func(f *function, _ *FunctionSource) bool { return f.acts })
+	strange := func(b *body) bool {
+		for call := range b.calls {
+			if !isBuiltin(call) && !fs.known[call] {
+				return true
+			}
+		}
+		return false
+	}
+	return fs.grow(func(f *function, source *FunctionSource) bool {
+		return f.impure || source.Volatility == "i" && f.does != nil && acting[source.Name] || f.uses(strange)
+	})
+}
+
+func (fs *functions) volatile() map[string]bool {
+	calls := func(b *body) bool {
+		for call := range b.calls {
+			if strings.HasPrefix(builtinKind(call), "v") && call != "timezone" {
+				return true
+			}
+		}
+		return false
+	}
+	return fs.grow(func(f *function, source *FunctionSource) bool { return source.Volatility == "v" || f.uses(calls) })
+}
+
+// functionTimes is what functions have to do with the transaction's time, by their names: see shardmap.Function.
+type functionTimes struct {
+	clocked map[string]bool
+	below   map[string]int
+	casts   map[string]int
+}
+
+// times finds out which functions use the time. What casts texts reads the clock, if it may make a word of them; else
+// those who call it look at them.
+func (fs *functions) times() functionTimes {
+	cast := fs.grow(func(f *function, source *FunctionSource) bool {
+		return f.body != nil && f.body.casts && !source.Trigger
+	})
+	parts := fs.grow(func(f *function, _ *FunctionSource) bool { return f.body != nil && f.body.parts })
+	texts := map[string]bool{}
+	for _, f := range fs.all {
+		texts[f.Name] = texts[f.Name] || len(f.Types) == 0 || !plainOIDs[uint32(f.Types[0])] && !f.Trigger
+	}
+	made := fs.grow(func(f *function, source *FunctionSource) bool {
+		return f.body != nil && cast[source.Name] && !source.Trigger && (f.body.makes || calls(texts)(f.body))
+	})
+	late := fs.grow(func(f *function, source *FunctionSource) bool {
+		return made[source.Name] || f.uses(func(b *body) bool { return b.clock })
+	})
+	out := functionTimes{clocked: map[string]bool{}, below: map[string]int{}, casts: map[string]int{}}
+	for i, f := range fs.all {
+		b := fs.read[i].body
+		switch {
+		case b == nil || !cast[f.Name] || f.Trigger:
+		case made[f.Name]:
+			out.casts[f.Name], out.clocked[f.Name] = castsMade, true
+		case b.texts && parts[f.Name]:
+			out.casts[f.Name] = max(out.casts[f.Name], castsParts)
+		case b.texts:
+			out.casts[f.Name] = max(out.casts[f.Name], castsTexts)
+		}
+		if b != nil && (b.clock || calls(late)(b)) {
+			out.clocked[f.Name] = true
+		}
+		// Who calls one may leave out arguments.
+		if d := fs.read[i].defaults; d != nil && (d.clock || d.casts || calls(late)(d) || d.word && out.casts[f.Name] > 0) {
+			out.below[f.Name] = max(out.below[f.Name], f.Args)
+		}
+	}
+	return out
 }
 
 // body is what a function's body was found to do.
