@@ -25,8 +25,8 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	var u *use
-	for _, j := range witnesses(q, nil) {
-		if rp.follows(q, j) && rp.additiveBelow(q, j) {
+	for _, j := range anchors(q, nil) {
+		if rp.colocatedWith(q, j) && rp.safeBelow(q, j) {
 			u = rp.second.useOf(j)
 			break
 		}

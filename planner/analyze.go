@@ -421,7 +421,7 @@ func (eq *equivalence) fixCTE(c *cte, q *query, names []string) {
 		if !ok {
 			set = nil
 		} else if set == nil {
-			set = []konst{}
+			set = []constant{}
 		}
 		c.sets = append(c.sets, set)
 	}
@@ -468,7 +468,7 @@ func (a *analyzer) recursive(s *pg.SelectStmt, sc *scope, entry *cte, names []st
 
 // subset reports whether every constant of got is one of set, by its place in
 // the text: equal values at two places may differ in another text.
-func subset(got, set []konst) bool {
+func subset(got, set []constant) bool {
 	for _, g := range got {
 		found := false
 		for _, s := range set {

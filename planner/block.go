@@ -347,7 +347,7 @@ func (r *blockReader) execute(text string) error {
 	if err := r.expression(text); err != nil {
 		return err
 	}
-	c := constant(r.p, text)
+	c := readConstant(r.p, text)
 	if c == nil || c.GetSval() == nil {
 		return nil
 	}
@@ -357,8 +357,8 @@ func (r *blockReader) execute(text string) error {
 	return r.statement(c.GetSval().Sval, true)
 }
 
-// constant is the literal that an expression is, nil if it is none.
-func constant(p *Planner, text string) *pg.A_Const {
+// readConstant is the literal that an expression is, nil if it is none.
+func readConstant(p *Planner, text string) *pg.A_Const {
 	tree, err := p.parse("SELECT " + text)
 	if err != nil || len(tree.Stmts) != 1 {
 		return nil

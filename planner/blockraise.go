@@ -58,7 +58,7 @@ func (r *blockReader) raise(m map[string]any) (*Raise, error) {
 			word(raiseMessage)
 			return nil
 		}
-		if constant(r.p, text) == nil {
+		if readConstant(r.p, text) == nil {
 			return r.refuse("RAISE with another argument than a literal, SQLERRM and SQLSTATE")
 		}
 		word("(", text, "\n)") // it may end with a comment

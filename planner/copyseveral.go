@@ -22,7 +22,7 @@ type CopyPlan struct {
 	// without a header. Of a query it is the same COPY of no rows, to have the options checked.
 	Text, Next string
 
-	own, ownNext *onOwn // of them, see On
+	own, ownNext *ownershipFilter // of them, see On
 
 	CopyFormat
 

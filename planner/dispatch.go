@@ -35,11 +35,11 @@ type reading struct {
 	edits []edit
 	// clock is set once a text uses the parameter Plan.Clock.
 	clock bool
-	// witness is the table whose shard key the proof of locality follows, see local.
-	witness  *jnode
+	// anchor is the table whose shard key the proof of locality follows, see local.
+	anchor   *jnode
 	plain    map[*pg.A_Const]bool // see plainWords
 	planning bool                 // the statement was read
-	outside  bool                 // a sharded table was not bound to the witness
+	outside  bool                 // a sharded table was not bound to the anchor
 	guard    bool                 // texts look at what they cast to times, see guarded
 }
 

@@ -32,11 +32,11 @@ type fact struct {
 	a, b term // equality of terms, if rows is nil
 	// terms is one of rows; most often one term.
 	terms []term
-	rows  [][]konst
+	rows  [][]constant
 	// bound is the comparison of term a with limit, if the fact is one: "<", "<=",
 	// ">" or ">="; b is a too then. Only the second reading makes them.
 	bound string
-	limit konst
+	limit constant
 }
 
 // facts holds what is known about the rows that matter at one place of a
@@ -105,7 +105,7 @@ func (f *facts) class(t term) []term {
 // alternatives returns constant rows for a tuple of terms: every row that
 // matters has one of them. ok is false if a term is not fixed; missing is its
 // index. No alternative at all means that no row can matter.
-func (f *facts) alternatives(tuple []term, limit int) (rows [][]konst, missing int, ok bool) {
+func (f *facts) alternatives(tuple []term, limit int) (rows [][]constant, missing int, ok bool) {
 	n := len(tuple)
 	classes := make([]map[term]bool, n)
 	for i, t := range tuple {
@@ -118,7 +118,7 @@ func (f *facts) alternatives(tuple []term, limit int) (rows [][]konst, missing i
 		}
 	}
 	// The best fact for each column alone, and tuple facts for several at once.
-	rows = [][]konst{make([]konst, n)}
+	rows = [][]constant{make([]constant, n)}
 	done := make([]bool, n)
 	if n > 1 {
 		for _, x := range f.list {
@@ -138,10 +138,10 @@ func (f *facts) alternatives(tuple []term, limit int) (rows [][]konst, missing i
 			if covered < 2 || anyDone(done, at) {
 				continue
 			}
-			var next [][]konst
+			var next [][]constant
 			for _, base := range rows {
 				for _, alt := range x.rows {
-					r := append([]konst(nil), base...)
+					r := append([]constant(nil), base...)
 					for i, j := range at {
 						if j > 0 {
 							r[i] = alt[j-1]
@@ -167,13 +167,13 @@ func (f *facts) alternatives(tuple []term, limit int) (rows [][]konst, missing i
 		if !found {
 			return nil, i, false
 		}
-		var next [][]konst
+		var next [][]constant
 		if len(rows)*len(set) > limit {
 			return nil, i, false
 		}
 		for _, base := range rows {
 			for _, k := range set {
-				r := append([]konst(nil), base...)
+				r := append([]constant(nil), base...)
 				r[i] = k
 				next = append(next, r)
 			}
@@ -205,13 +205,13 @@ func anyDone(done []bool, at []int) bool {
 
 // best returns the smallest set of constants that a class of terms is one of.
 // Every one is right: rows that matter satisfy all of them.
-func (f *facts) best(class map[term]bool) (set []konst, found bool) {
+func (f *facts) best(class map[term]bool) (set []constant, found bool) {
 	for _, x := range f.list {
 		for j, t := range x.terms {
 			if !class[t] {
 				continue
 			}
-			s := make([]konst, 0, len(x.rows))
+			s := make([]constant, 0, len(x.rows))
 			for _, r := range x.rows {
 				if !r[j].never {
 					s = append(s, r[j])
@@ -229,7 +229,7 @@ func (f *facts) best(class map[term]bool) (set []konst, found bool) {
 	return set, found
 }
 
-func hasArray(set []konst) bool {
+func hasArray(set []constant) bool {
 	for _, k := range set {
 		if k.array {
 			return true

@@ -400,12 +400,12 @@ func (ty *typer) boolFact(n *pg.Node, sc *scope, text string) []*fact {
 	if err != nil {
 		return nil
 	}
-	return []*fact{oneOf(c.term, []konst{{typ: keyspace.Bool, val: val}})}
+	return []*fact{oneOf(c.term, []constant{{typ: keyspace.Bool, val: val}})}
 }
 
 // anyOf joins the facts of OR: a column that every arm fixes is one of all.
 func (co *restrictions) anyOf(args []*pg.Node, sc *scope) []*fact {
-	var joined map[term][]konst
+	var joined map[term][]constant
 	var order []term
 	for i, arg := range args {
 		arm := &facts{learned: map[*jnode]bool{}, list: co.factsOf(arg, sc)}
@@ -413,7 +413,7 @@ func (co *restrictions) anyOf(args []*pg.Node, sc *scope) []*fact {
 			return nil
 		}
 		if i == 0 {
-			joined = map[term][]konst{}
+			joined = map[term][]constant{}
 			for _, x := range arm.list {
 				for _, t := range x.terms {
 					if _, have := joined[t]; !have {
@@ -529,12 +529,12 @@ func (co *restrictions) equality(l, r *pg.Node, sc *scope) []*fact {
 			return []*fact{x}
 		}
 	case lok:
-		if k, ok := co.konstOf(r, lc.typ, false); ok {
-			return []*fact{oneOf(lc.term, []konst{k})}
+		if k, ok := co.constantOf(r, lc.typ, false); ok {
+			return []*fact{oneOf(lc.term, []constant{k})}
 		}
 	case rok:
-		if k, ok := co.konstOf(l, rc.typ, false); ok {
-			return []*fact{oneOf(rc.term, []konst{k})}
+		if k, ok := co.constantOf(l, rc.typ, false); ok {
+			return []*fact{oneOf(rc.term, []constant{k})}
 		}
 	}
 	return nil
@@ -587,12 +587,12 @@ func (co *restrictions) inList(e *pg.A_Expr, sc *scope) []*fact {
 		if e.Lexpr.GetRowExpr() == nil {
 			strings = co.listType(column, t)
 		}
-		set := co.konstList(column, t, strings)
+		set := co.constantList(column, t, strings)
 		if set == nil {
 			return nil
 		}
 		if x.rows == nil {
-			x.rows = make([][]konst, len(items))
+			x.rows = make([][]constant, len(items))
 		}
 		for j, k := range set {
 			x.rows[j] = append(x.rows[j], k)
@@ -601,11 +601,11 @@ func (co *restrictions) inList(e *pg.A_Expr, sc *scope) []*fact {
 	return []*fact{x}
 }
 
-// konstList reads the elements of a list that PostgreSQL gives one common type.
+// constantList reads the elements of a list that PostgreSQL gives one common type.
 // A number that is no integer makes them all numeric, so that strings and
 // parameters beside it are read as numeric as well: then nothing is sure.
 // Strings are of the type given for them.
-func (con *constants) konstList(nodes []*pg.Node, t, strings keyspace.Type) []konst {
+func (con *constants) constantList(nodes []*pg.Node, t, strings keyspace.Type) []constant {
 	fraction, open := false, false
 	for _, n := range nodes {
 		switch c := n.GetAConst(); {
@@ -622,13 +622,13 @@ func (con *constants) konstList(nodes []*pg.Node, t, strings keyspace.Type) []ko
 	if fraction && open {
 		return nil
 	}
-	out := make([]konst, 0, len(nodes))
+	out := make([]constant, 0, len(nodes))
 	for _, n := range nodes {
-		k, ok := konst{}, false
+		k, ok := constant{}, false
 		if c := n.GetAConst(); c.GetSval() != nil {
 			k, ok = con.literal(c, t, strings, false)
 		} else {
-			k, ok = con.konstOf(n, t, false)
+			k, ok = con.constantOf(n, t, false)
 		}
 		if !ok {
 			return nil
@@ -675,11 +675,11 @@ func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 		n = tc.Arg
 	}
 	if p := paramOf(n); p > 0 {
-		k := konst{typ: c.typ, param: p, cast: cast, array: true}
+		k := constant{typ: c.typ, param: p, cast: cast, array: true}
 		if cast != 0 {
 			k.typ = cast
 		}
-		return []*fact{oneOf(c.term, []konst{k})}
+		return []*fact{oneOf(c.term, []constant{k})}
 	}
 	if lit := n.GetAConst(); lit.GetSval() != nil {
 		return co.anyLiteral(c, cast, lit.GetSval().Sval)
@@ -706,7 +706,7 @@ func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 			}
 		}
 	}
-	set := co.konstList(arr.Elements, t, t)
+	set := co.constantList(arr.Elements, t, t)
 	if set == nil {
 		return nil
 	}
@@ -728,7 +728,7 @@ func (con *constants) anyLiteral(c column, cast keyspace.Type, text string) []*f
 	if err != nil || len(values) > con.p.limits.Keys {
 		return nil // a shard says what is wrong with it
 	}
-	set := make([]konst, 0, len(values))
+	set := make([]constant, 0, len(values))
 	for _, v := range values {
 		if v == nil {
 			continue // equal to nothing
@@ -737,7 +737,7 @@ func (con *constants) anyLiteral(c column, cast keyspace.Type, text string) []*f
 		if err != nil {
 			return nil
 		}
-		k := konst{typ: c.typ}
+		k := constant{typ: c.typ}
 		var ok bool
 		if k.val, k.never, ok = convert(val, c.typ); !ok {
 			return nil

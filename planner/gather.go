@@ -321,7 +321,7 @@ func subsetOf(a, b map[string]*pg.Node) bool {
 }
 
 // text is what each shard runs for a relation.
-func (r *gathered) text(a *readPlans) (string, *onOwn) {
+func (r *gathered) text(a *readPlans) (string, *ownershipFilter) {
 	var cols []*pg.Node
 	for i := range r.table.Columns {
 		if c := r.table.Columns[i].Name; r.all || r.need[c] {

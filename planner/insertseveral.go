@@ -76,7 +76,7 @@ type Template struct {
 	Pieces []string
 	At     []int // which relation follows a piece
 
-	own *onOwn // see On
+	own *ownershipFilter // see On
 }
 
 // Join returns the text with each relation in its place.
@@ -352,7 +352,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 		refuse("the shard key column "+quoteIdent(col.Name)+" of table "+quoteName(t.Schema, t.Name)+" gets its default on a shard, so its shard is not known before it runs",
 			"give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()")
 	}
-	if k, ok := c.konstOf(n, typ, true); ok {
+	if k, ok := c.constantOf(n, typ, true); ok {
 		if k.never {
 			fail(nullKey(t, col.Name))
 		}

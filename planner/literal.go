@@ -11,9 +11,9 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// konst is a value that a statement compares a column with, or writes into one:
+// constant is a value that a statement compares a column with, or writes into one:
 // a literal or a parameter. typ is the type that it is read as.
-type konst struct {
+type constant struct {
 	typ   keyspace.Type
 	param int
 	cast  keyspace.Type
@@ -61,11 +61,11 @@ type constants struct {
 	dropped bool // a literal is equal to no key, so the proof rests on its value
 }
 
-// konstOf reads an expression that is to be compared with a column of type t
+// constantOf reads an expression that is to be compared with a column of type t
 // (assign false) or stored in one (assign true). ok is false if it is not a
 // literal or parameter whose value as t is certain. It ends the analysis with
 // the type's own error if a string literal is not a value of the type.
-func (con *constants) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, ok bool) {
+func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k constant, ok bool) {
 	k.typ = t
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ParamRef:
@@ -87,7 +87,7 @@ func (con *constants) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst
 		case *pg.Node_TypeCast:
 			// A cast to the type that it already has.
 			if con.typer.castType(arg.TypeCast.TypeName) == s {
-				return con.konstOf(v.TypeCast.Arg, t, assign)
+				return con.constantOf(v.TypeCast.Arg, t, assign)
 			}
 		}
 	case *pg.Node_AExpr:
@@ -98,7 +98,7 @@ func (con *constants) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst
 		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !isInt(t) || e.Rexpr.GetAConst().GetSval() != nil {
 			return k, false // the sign of a string makes it a double precision
 		}
-		k, ok = con.konstOf(e.Rexpr, t, assign)
+		k, ok = con.constantOf(e.Rexpr, t, assign)
 		if !ok || k.param != 0 || k.never {
 			return k, false
 		}
@@ -118,17 +118,17 @@ func (con *constants) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst
 
 // castLiteral is literal of a constant that is cast to s: a number that is not whole
 // is rounded by that.
-func (con *constants) castLiteral(c *pg.A_Const, t, s keyspace.Type, assign bool) (konst, bool) {
+func (con *constants) castLiteral(c *pg.A_Const, t, s keyspace.Type, assign bool) (constant, bool) {
 	if f := c.GetFval(); f != nil && !c.Isnull {
 		if _, integral, sure := wholeNumber(f.GetFval()); !integral || !sure {
-			return konst{typ: t}, false
+			return constant{typ: t}, false
 		}
 	}
 	return con.literal(c, t, s, assign)
 }
 
 // literal reads a constant as type s, then as t of the same family.
-func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k konst, ok bool) {
+func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k constant, ok bool) {
 	k.typ = t
 	if c.Isnull {
 		k.never = true
@@ -195,7 +195,7 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 	return k, false
 }
 
-func (con *constants) integer(k konst, n int64, t, s keyspace.Type, assign bool) (konst, bool) {
+func (con *constants) integer(k constant, n int64, t, s keyspace.Type, assign bool) (constant, bool) {
 	if !isInt(t) || s != t && !fits(s, n) {
 		return k, false
 	}
@@ -309,8 +309,8 @@ func strs(list []*pg.Node) []string {
 	return out
 }
 
-// keyExpr turns a konst into the expression of a shard key column of type t.
-func (k konst) keyExpr(t keyspace.Type) (KeyExpr, bool) {
+// keyExpr turns a constant into the expression of a shard key column of type t.
+func (k constant) keyExpr(t keyspace.Type) (KeyExpr, bool) {
 	e := KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.never, Array: k.array, as: k.typ, loc: k.loc, mod: keyspace.NoModifier}
 	if !sameFamily(k.typ, t) {
 		return e, false
@@ -326,7 +326,7 @@ func (k konst) keyExpr(t keyspace.Type) (KeyExpr, bool) {
 
 // computed evaluates +, - and * of integer literals where PostgreSQL does the same
 // as integer: neither an operand nor the result is beyond its range.
-func (con *constants) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k konst, ok bool) {
+func (con *constants) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k constant, ok bool) {
 	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || !isInt(t) || con.typer.hidden() {
 		return k, false
 	}
@@ -335,7 +335,7 @@ func (con *constants) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k ko
 		return k, false
 	}
 	con.dropped = true
-	return con.integer(konst{typ: t}, n, t, t, assign)
+	return con.integer(constant{typ: t}, n, t, t, assign)
 }
 
 func integerOf(n *pg.Node) (int64, bool) {

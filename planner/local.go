@@ -11,15 +11,15 @@ import (
 )
 
 // The proof that a query falls apart by shard. One sharded table of it is the
-// witness. If the rows of the witness with shard key K, for every K, can be
+// anchor. If the rows of the anchor with shard key K, for every K, can be
 // combined with rows of shard key K only (the proof of one shard, with the
-// unknown K in place of a constant), and the query is additive in the witness
+// unknown K in place of a constant), and the query is safe to push down in the anchor
 // (its answer for two sets of rows is the answer for the one and the answer for
 // the other), then its answer is all the shards' answers together, for each
 // shard has all rows of its keys. docs/design/planner.md has the rules.
 
-// unknown is the constant that stands for column i of the witness's shard key.
-func unknownKey(i int, t keyspace.Type) konst { return konst{typ: t, unknown: i + 1} }
+// unknown is the constant that stands for column i of the anchor's shard key.
+func unknownKey(i int, t keyspace.Type) constant { return constant{typ: t, unknown: i + 1} }
 
 // pushdown says which queries fall apart by shard.
 type pushdown struct {
@@ -30,10 +30,10 @@ type pushdown struct {
 	second *reading
 }
 
-// local looks for a witness of query q and returns its use, nil if there is none.
+// local looks for an anchor of query q and returns its use, nil if there is none.
 func (pd *pushdown) local(q *query) *use {
-	for _, j := range witnesses(q, nil) {
-		if pd.follows(q, j) && pd.additive(q, j) {
+	for _, j := range anchors(q, nil) {
+		if pd.colocatedWith(q, j) && pd.safeToPushdown(q, j) {
 			return pd.second.useOf(j)
 		}
 	}
@@ -49,8 +49,8 @@ func (rd *reading) useOf(j *jnode) *use {
 	return nil
 }
 
-// witnesses are the sharded tables of which every row of FROM has one row.
-func witnesses(q *query, out []*jnode) []*jnode {
+// anchors are the sharded tables of which every row of FROM has one row.
+func anchors(q *query, out []*jnode) []*jnode {
 	if q.root == nil || q.sel != nil && q.sel.ValuesLists != nil {
 		return out
 	}
@@ -68,34 +68,34 @@ func witnesses(q *query, out []*jnode) []*jnode {
 		case jLeft:
 			down(j.kids[0])
 		case jSub:
-			out = witnesses(j.q, out)
+			out = anchors(j.q, out)
 		}
 	}
 	down(q.root)
 	return out
 }
 
-// follows reports whether every other sharded table of q, in subqueries too, is
-// bound to the shard key of the witness.
-func (pd *pushdown) follows(q *query, witness *jnode) bool {
+// colocatedWith reports whether every other sharded table of q, in subqueries too, is
+// bound to the shard key of the anchor.
+func (pd *pushdown) colocatedWith(q *query, anchor *jnode) bool {
 	r := pd.second
-	before := witness.facts
-	defer func() { witness.facts, r.witness = before, nil }()
-	for i, t := range witness.key {
+	before := anchor.facts
+	defer func() { anchor.facts, r.anchor = before, nil }()
+	for i, t := range anchor.key {
 		if t == noTerm {
 			return false
 		}
-		witness.facts = append(witness.facts[:len(witness.facts):len(witness.facts)], oneOf(t, []konst{unknownKey(i, pd.types[i])}))
+		anchor.facts = append(anchor.facts[:len(anchor.facts):len(anchor.facts)], oneOf(t, []constant{unknownKey(i, pd.types[i])}))
 	}
-	r.witness, r.outside = witness, false
+	r.anchor, r.outside = anchor, false
 	pd.visitQuery(q, noFacts())
 	return !r.outside && len(r.keyspaces) == 1
 }
 
-// bound checks one sharded table while follows runs.
+// bound checks one sharded table while colocatedWith runs.
 func (rd *reading) bound(j *jnode, f *facts) {
 	r := rd
-	if r.witness == nil || r.outside {
+	if r.anchor == nil || r.outside {
 		return
 	}
 	for i, t := range j.key {
@@ -106,7 +106,7 @@ func (rd *reading) bound(j *jnode, f *facts) {
 	}
 }
 
-// isUnknown reports whether a class of terms is column i of the witness's key.
+// isUnknown reports whether a class of terms is column i of the anchor's key.
 func (f *facts) isUnknown(class []term, i int) bool {
 	in := asSet(class)
 	for _, x := range f.list {
@@ -119,33 +119,33 @@ func (f *facts) isUnknown(class []term, i int) bool {
 	return false
 }
 
-// additive reports whether q is additive in the rows of the witness. What the
-// whole statement's ORDER BY, LIMIT and DISTINCT do is left to the caller: they
+// safeToPushdown reports whether the answer of q for two sets of the anchor's rows is the answer for the one and the
+// answer for the other. What the whole statement's ORDER BY, LIMIT and DISTINCT do is left to the caller: they
 // are not looked at in q itself.
-func (pd *pushdown) additive(q *query, witness *jnode) bool {
-	return q.arms == nil && pd.keepsKeys(q, witness) && pd.additiveBelow(q, witness)
+func (pd *pushdown) safeToPushdown(q *query, anchor *jnode) bool {
+	return q.arms == nil && pd.keepsKeys(q, anchor) && pd.safeBelow(q, anchor)
 }
 
-// additiveBelow is additive for the FROM clause of q alone.
-func (pd *pushdown) additiveBelow(q *query, witness *jnode) bool {
-	for _, sub := range pathTo(q.root, witness) {
+// safeBelow is safeToPushdown for the FROM clause of q alone.
+func (pd *pushdown) safeBelow(q *query, anchor *jnode) bool {
+	for _, sub := range pathTo(q.root, anchor) {
 		s := sub.q.sel
-		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !pd.keepsKeys(sub.q, witness) {
+		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !pd.keepsKeys(sub.q, anchor) {
 			return false
 		}
-		if len(s.DistinctClause) > 0 && !pd.distinctByKey(sub.q, witness) {
+		if len(s.DistinctClause) > 0 && !pd.distinctByKey(sub.q, anchor) {
 			return false
 		}
 	}
 	return true
 }
 
-// pathTo returns the subqueries in FROM that the witness is in, outermost first.
-func pathTo(j *jnode, witness *jnode) []*jnode {
+// pathTo returns the subqueries in FROM that the anchor is in, outermost first.
+func pathTo(j *jnode, anchor *jnode) []*jnode {
 	var out []*jnode
 	var find func(j *jnode) bool
 	find = func(j *jnode) bool {
-		if j == witness {
+		if j == anchor {
 			return true
 		}
 		if j.op == jSub && j.q.root != nil {
@@ -169,15 +169,15 @@ func pathTo(j *jnode, witness *jnode) []*jnode {
 }
 
 // keepsKeys reports whether no row of q's output is made of rows with different
-// shard keys of the witness: it does not aggregate, or by groups of the key, and
+// shard keys of the anchor: it does not aggregate, or by groups of the key, and
 // its windows are partitioned by it.
-func (pd *pushdown) keepsKeys(q *query, witness *jnode) bool {
+func (pd *pushdown) keepsKeys(q *query, anchor *jnode) bool {
 	s := q.sel
 	if s == nil || q.root == nil {
 		return false
 	}
 	if len(s.GroupClause) > 0 {
-		if !pd.coversKey(q, witness, groupExprs(s)) {
+		if !pd.coversKey(q, anchor, groupExprs(s)) {
 			return false
 		}
 	} else if calls, sure := pd.ownAggregates(q); len(calls) > 0 || !sure || s.HavingClause != nil {
@@ -211,23 +211,23 @@ func (pd *pushdown) keepsKeys(q *query, witness *jnode) bool {
 	}
 	eachCall(s, func(f *pg.FuncCall) {
 		if f.Over != nil {
-			ok = ok && pd.coversKey(q, witness, part(f.Over))
+			ok = ok && pd.coversKey(q, anchor, part(f.Over))
 		}
 	})
 	return ok
 }
 
 // coversKey reports whether the expressions contain every shard key column of the
-// witness. nil: they do not.
-func (pd *pushdown) coversKey(q *query, witness *jnode, exprs []*pg.Node) bool {
+// anchor. nil: they do not.
+func (pd *pushdown) coversKey(q *query, anchor *jnode, exprs []*pg.Node) bool {
 	if len(exprs) == 0 {
 		return false
 	}
 	f := noFacts()
 	pd.gather(q.root, f)
 	pd.gather(q.root, f)
-	for i := range witness.key {
-		in := asSet(pd.keyClass(f, q, witness, i))
+	for i := range anchor.key {
+		in := asSet(pd.keyClass(f, q, anchor, i))
 		ok := false
 		for _, e := range exprs {
 			c, isCol := pd.columnOf(e, q.sc)
@@ -240,11 +240,11 @@ func (pd *pushdown) coversKey(q *query, witness *jnode, exprs []*pg.Node) bool {
 	return true
 }
 
-// keyClass returns the terms of q's level that are column i of the witness's key:
+// keyClass returns the terms of q's level that are column i of the anchor's key:
 // through subqueries, by the output columns that carry it.
-func (eq *equivalence) keyClass(f *facts, q *query, witness *jnode, i int) []term {
-	t := witness.key[i]
-	path := pathTo(q.root, witness)
+func (eq *equivalence) keyClass(f *facts, q *query, anchor *jnode, i int) []term {
+	t := anchor.key[i]
+	path := pathTo(q.root, anchor)
 	for n := len(path) - 1; n >= 0; n-- {
 		sub := path[n].q
 		g := noFacts()
@@ -266,17 +266,17 @@ func (eq *equivalence) keyClass(f *facts, q *query, witness *jnode, i int) []ter
 }
 
 // distinctByKey reports whether DISTINCT of q compares rows of equal keys only:
-// its columns, or its ON list, contain the shard key of the witness.
-func (pd *pushdown) distinctByKey(q *query, witness *jnode) bool {
+// its columns, or its ON list, contain the shard key of the anchor.
+func (pd *pushdown) distinctByKey(q *query, anchor *jnode) bool {
 	if on := q.sel.DistinctClause; on[0].GetNode() != nil {
-		return pd.coversKey(q, witness, outputsFirst(positions(on, q.sel.TargetList), q.sel.TargetList))
+		return pd.coversKey(q, anchor, outputsFirst(positions(on, q.sel.TargetList), q.sel.TargetList))
 	}
-	return pd.keyColumns(q, witness) != nil
+	return pd.keyColumns(q, anchor) != nil
 }
 
 // keyColumns returns the output columns of q that are the shard key of the
-// witness, nil if one is missing.
-func (eq *equivalence) keyColumns(q *query, witness *jnode) []int {
+// anchor, nil if one is missing.
+func (eq *equivalence) keyColumns(q *query, anchor *jnode) []int {
 	if q.open {
 		return nil
 	}
@@ -284,8 +284,8 @@ func (eq *equivalence) keyColumns(q *query, witness *jnode) []int {
 	eq.gather(q.root, f)
 	eq.gather(q.root, f)
 	var at []int
-	for i := range witness.key {
-		in := asSet(eq.keyClass(f, q, witness, i))
+	for i := range anchor.key {
+		in := asSet(eq.keyClass(f, q, anchor, i))
 		found := -1
 		for c, inner := range q.inner {
 			if found < 0 && inner != noTerm && in[inner] {
@@ -472,16 +472,16 @@ func (s *scope) has(names []string) bool {
 // may run once for all rows and that may answer otherwise each time: a subquery or a
 // function in FROM that is volatile, or rows of a reference table that no order
 // chooses. Each shard would have an answer of its own. What stands beside the rows of a
-// witness is run for each of them, on one server as well.
-func (pd *pushdown) perRun(s *pg.SelectStmt, witnesses ...*use) bool {
+// anchor is run for each of them, on one server as well.
+func (pd *pushdown) perRun(s *pg.SelectStmt, anchors ...*use) bool {
 	if s == nil {
 		return false
 	}
 	if s.Op != pg.SetOperation_SETOP_NONE {
-		return pd.perRun(s.Larg, witnesses...) || pd.perRun(s.Rarg, witnesses...)
+		return pd.perRun(s.Larg, anchors...) || pd.perRun(s.Rarg, anchors...)
 	}
 	own := map[*pg.RangeVar]bool{}
-	for _, w := range witnesses {
+	for _, w := range anchors {
 		own[w.ref] = true
 	}
 	found := false
@@ -494,7 +494,7 @@ func (pd *pushdown) perRun(s *pg.SelectStmt, witnesses ...*use) bool {
 			around := false
 			eachRangeVar(m, func(r *pg.RangeVar) { around = around || own[r] })
 			if around {
-				found = found || pd.perRun(v, witnesses...)
+				found = found || pd.perRun(v, anchors...)
 			} else {
 				found = found || pd.isVolatile(v) || pd.loose(v)
 			}
@@ -565,13 +565,13 @@ func (pd *pushdown) byOrder(f *pg.FuncCall, s *pg.SelectStmt) bool {
 // not promise it, but people rely on it, and a LIMIT around it chooses rows by it.
 
 // sortedBelow finds the subquery whose ORDER BY the rows of q's FROM come in, on the
-// way to the witness: nil if there is none. depth is how many subqueries are around it.
-func (pd *pushdown) sortedBelow(q *query, witness *jnode) (sub *jnode, depth int) {
+// way to the anchor: nil if there is none. depth is how many subqueries are around it.
+func (pd *pushdown) sortedBelow(q *query, anchor *jnode) (sub *jnode, depth int) {
 	for {
 		if q.sel == nil || len(q.sel.FromClause) != 1 || q.sel.FromClause[0].GetRangeSubselect() == nil {
 			return nil, 0
 		}
-		path := pathTo(q.root, witness)
+		path := pathTo(q.root, anchor)
 		if len(path) == 0 || path[0].q.sel == nil {
 			return nil, 0
 		}
@@ -588,12 +588,12 @@ func (pd *pushdown) sortedBelow(q *query, witness *jnode) (sub *jnode, depth int
 
 // inherit gives a query without ORDER BY the one of its only subquery. false: it has
 // to be gathered to keep that order.
-func (b *scatter) inherit(witness *jnode) bool {
+func (b *scatter) inherit(anchor *jnode) bool {
 	s := b.s
 	if len(s.SortClause) > 0 || len(s.DistinctClause) > 0 || len(s.GroupClause) > 0 || b.q.windows {
 		return true
 	}
-	sub, depth := b.a.sortedBelow(b.q, witness)
+	sub, depth := b.a.sortedBelow(b.q, anchor)
 	if sub == nil {
 		return true
 	}

@@ -45,10 +45,10 @@ func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) *cte {
 func returned(list []*pg.Node, sc *scope, target *jnode, f *facts) *cte {
 	out := &cte{}
 	add := func(c column) {
-		var set []konst
+		var set []constant
 		if target.key != nil && slices.Contains(target.key, c.term) {
 			if best, ok := f.best(asSet(f.class(c.term))); ok {
-				set = append([]konst{}, best...)
+				set = append([]constant{}, best...)
 			}
 		}
 		c.term = noTerm
@@ -323,7 +323,7 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
 	a.visitQuery(q, noFacts())
 	f := noFacts()
 	for i, k := range j.key {
-		set := make([]konst, 0, len(a.stores))
+		set := make([]constant, 0, len(a.stores))
 		for _, row := range a.stores {
 			set = append(set, row[i])
 		}
@@ -387,7 +387,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 	}
 	at := keyPlaces(t, cols)
 	key := make([]KeyExpr, len(at))
-	row := make([]konst, len(at))
+	row := make([]constant, len(at))
 	var tuple []term
 	for i, p := range at {
 		col := keyColumn(t, t.ShardKey[i])
@@ -395,7 +395,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 			refuse("a row has no value for the shard key column "+quoteIdent(col.Name), "give it a value in every row")
 		}
 		typ := rt.types[i]
-		k, ok := rt.konstOf(values[p], typ, true)
+		k, ok := rt.constantOf(values[p], typ, true)
 		if !ok {
 			if f != nil {
 				if c, isCol := rt.columnOf(values[p], sc); isCol && c.typ == typ {

@@ -167,19 +167,19 @@ func asSet(ts []term) map[term]bool {
 	return m
 }
 
-func oneOf(t term, set []konst) *fact {
-	x := &fact{terms: []term{t}, rows: make([][]konst, len(set))}
+func oneOf(t term, set []constant) *fact {
+	x := &fact{terms: []term{t}, rows: make([][]constant, len(set))}
 	for i, k := range set {
-		x.rows[i] = []konst{k}
+		x.rows[i] = []constant{k}
 	}
 	return x
 }
 
 // exported returns the constants that an output column of q is one of.
-func (eq *equivalence) exported(q *query, i int, outer *facts) ([]konst, bool) {
+func (eq *equivalence) exported(q *query, i int, outer *facts) ([]constant, bool) {
 	eq.work(outer)
 	if q.arms != nil {
-		var all []konst
+		var all []constant
 		for _, arm := range q.arms {
 			if i >= len(arm.cols) {
 				return nil, false
@@ -212,7 +212,7 @@ type routing struct {
 	second *reading
 
 	known  map[string]bool // see repeated
-	stores [][]konst       // the shard keys that an INSERT stores
+	stores [][]constant    // the shard keys that an INSERT stores
 }
 
 // visit looks for the shard key of every sharded table below j, with facts f
@@ -304,7 +304,7 @@ func (rt *routing) pin(j *jnode, f *facts) {
 }
 
 // addKeys adds shard key alternatives to the statement.
-func (rt *routing) addKeys(rows [][]konst) {
+func (rt *routing) addKeys(rows [][]constant) {
 	for _, r := range rows {
 		key := make([]KeyExpr, len(r))
 		for i, k := range r {
@@ -541,10 +541,10 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 			col.oid = a.typeOf(r.Val, sc)
 		}
 		if t := a.literalType(r.Val); t != 0 && q.up {
-			if k, ok := a.konstOf(r.Val, t, false); ok {
+			if k, ok := a.constantOf(r.Val, t, false); ok {
 				col.typ = t
 				col.term = a.newTerm(termInfo{typ: t, rte: rte, plain: true})
-				q.consts = append(q.consts, oneOf(col.term, []konst{k}))
+				q.consts = append(q.consts, oneOf(col.term, []constant{k}))
 			}
 		}
 		q.cols = append(q.cols, col)
@@ -631,9 +631,9 @@ func (a *analyzer) valuesQuery(q *query, s *pg.SelectStmt, sc *scope) {
 			typ = t
 		}
 		if same && typ != 0 {
-			set := make([]konst, 0, len(s.ValuesLists))
+			set := make([]constant, 0, len(s.ValuesLists))
 			for _, row := range s.ValuesLists {
-				k, ok := a.konstOf(row.GetList().GetItems()[i], typ, false)
+				k, ok := a.constantOf(row.GetList().GetItems()[i], typ, false)
 				if !ok {
 					same = false
 					break

@@ -23,7 +23,7 @@ func (rp *readPlans) planScatter(n *pg.Node) (*Plan, error) {
 	if u == nil || rp.perRun(s, u) {
 		return nil, nil
 	}
-	b := &scatter{a: rp, q: q, s: clone(s), target: rp.targetOf(u), witnesses: []*use{u}}
+	b := &scatter{a: rp, q: q, s: clone(s), target: rp.targetOf(u), anchors: []*use{u}}
 	if len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.node) {
 		b.distinct = true
 	}
@@ -77,14 +77,14 @@ func (rp *readPlans) targetOf(u *use) Target {
 
 // scatter builds a plan from a copy of the query.
 type scatter struct {
-	a         *readPlans
-	q         *query
-	s         *pg.SelectStmt
-	target    Target
-	witnesses []*use // one of each arm
-	distinct  bool   // DISTINCT compares rows of several shards
-	hidden    []*pg.Node
-	combine   Combine
+	a        *readPlans
+	q        *query
+	s        *pg.SelectStmt
+	target   Target
+	anchors  []*use // one of each arm
+	distinct bool   // DISTINCT compares rows of several shards
+	hidden   []*pg.Node
+	combine  Combine
 }
 
 func (b *scatter) plan() (*Plan, error) {
@@ -386,12 +386,12 @@ func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 	if len(q.with) > 0 || len(q.subs) > 0 || q.open || len(s.LockingClause) > 0 {
 		return nil, nil
 	}
-	var witnesses []*use
-	target, _, ok := rp.setArms(q, &witnesses)
-	if !ok || rp.perRun(s, witnesses...) {
+	var anchors []*use
+	target, _, ok := rp.setArms(q, &anchors)
+	if !ok || rp.perRun(s, anchors...) {
 		return nil, nil
 	}
-	b := &scatter{a: rp, q: q, s: clone(s), target: target, witnesses: witnesses}
+	b := &scatter{a: rp, q: q, s: clone(s), target: target, anchors: anchors}
 	b.s.TargetList = nil
 	leftmost := s
 	for leftmost.Op != pg.SetOperation_SETOP_NONE {
@@ -422,12 +422,12 @@ func (b *scatter) written(s *pg.SelectStmt) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine, own: ownershipSites(tree, text, b.witnesses...)}, nil
+	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine, own: ownershipSites(tree, text, b.anchors...)}, nil
 }
 
-// setArms proves the arms of a set operation and adds their witnesses. keys are the
+// setArms proves the arms of a set operation and adds their anchors. keys are the
 // columns that are the shard key in every arm, nil if there are none.
-func (rp *readPlans) setArms(q *query, witnesses *[]*use) (target Target, keys []int, ok bool) {
+func (rp *readPlans) setArms(q *query, anchors *[]*use) (target Target, keys []int, ok bool) {
 	s := q.sel
 	if q.arms == nil {
 		if s == nil || s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 {
@@ -437,7 +437,7 @@ func (rp *readPlans) setArms(q *query, witnesses *[]*use) (target Target, keys [
 		if u == nil || len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.node) {
 			return target, nil, false
 		}
-		*witnesses = append(*witnesses, u)
+		*anchors = append(*anchors, u)
 		return rp.targetOf(u), rp.keyColumns(q, u.node), true
 	}
 	if len(q.arms) != 2 || q.sel == nil || len(q.with) > 0 || len(q.subs) > 0 {
@@ -446,11 +446,11 @@ func (rp *readPlans) setArms(q *query, witnesses *[]*use) (target Target, keys [
 	if q != rp.second.root && (s.LimitCount != nil || s.LimitOffset != nil) {
 		return target, nil, false
 	}
-	l, lk, lok := rp.setArms(q.arms[0], witnesses)
+	l, lk, lok := rp.setArms(q.arms[0], anchors)
 	if !lok {
 		return target, nil, false
 	}
-	r, rk, rok := rp.setArms(q.arms[1], witnesses)
+	r, rk, rok := rp.setArms(q.arms[1], anchors)
 	if !rok {
 		return target, nil, false
 	}

@@ -41,7 +41,7 @@ type scope struct {
 type cte struct {
 	name string
 	cols []column
-	sets [][]konst // nil: not fixed
+	sets [][]constant // nil: not fixed
 	open bool
 }
 

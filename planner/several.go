@@ -44,7 +44,7 @@ type Plan struct {
 	// operation: "" for Scatter.
 	Why string
 
-	own *onOwn // of Text, see On
+	own *ownershipFilter // of Text, see On
 }
 
 // PlanOp is what a Plan does.
@@ -86,7 +86,7 @@ type Relation struct {
 	// types, so it has to be a table.
 	Exact bool
 
-	own *onOwn
+	own *ownershipFilter
 }
 
 // Target is a set of shards, known when the statement is run.

@@ -19,13 +19,13 @@ import (
 // While a part of a keyspace moves, a shard has rows that it does not own:
 // strangers, which are counted where they are owned. What a shard runs over
 // several keys leaves them out. It is enough to do so for one table of a text,
-// the witness of its proof, or the table that is changed: rows of the other sharded
+// the anchor of its proof, or the table that is changed: rows of the other sharded
 // tables matter for rows with the same key only. Which shards have strangers is
 // known when the text is run, so the texts of plans are without the condition, and
 // a text with it is made when it is first needed.
 
-// onOwn says how a text is confined to the rows that a shard owns. nil: it needs not be.
-type onOwn struct {
+// ownershipFilter says how a text is confined to the rows that a shard owns. nil: it needs not be.
+type ownershipFilter struct {
 	keyspace string
 	text     string
 	sites    []site
@@ -52,8 +52,8 @@ type site struct {
 }
 
 // ownershipSites notes the places of tables in a tree that has become a text.
-func ownershipSites(tree *pg.Node, text string, uses ...*use) *onOwn {
-	o := &onOwn{text: text}
+func ownershipSites(tree *pg.Node, text string, uses ...*use) *ownershipFilter {
+	o := &ownershipFilter{text: text}
 	for _, u := range uses {
 		found := false
 		nth := 0
@@ -112,7 +112,7 @@ func (p *CopyPlan) On(first bool, shard string, maps ...*shardmap.Snapshot) (str
 }
 
 // on is the text with the conditions for a shard, plain if it needs none.
-func (o *onOwn) on(plain, shard string, maps []*shardmap.Snapshot) (string, error) {
+func (o *ownershipFilter) on(plain, shard string, maps []*shardmap.Snapshot) (string, error) {
 	if o == nil || !slices.ContainsFunc(maps, o.moves) {
 		return plain, nil
 	}
@@ -146,14 +146,14 @@ func (o *onOwn) on(plain, shard string, maps []*shardmap.Snapshot) (string, erro
 }
 
 // moves reports whether a part of the keyspace is on the move, which is rare.
-func (o *onOwn) moves(snap *shardmap.Snapshot) bool {
+func (o *ownershipFilter) moves(snap *shardmap.Snapshot) bool {
 	index, known := snap.Keyspace(o.keyspace)
 	return known && len(index.Def().Transits) > 0
 }
 
 // strangers are the keys that are to be left out on a shard. Keys pinned to third
 // shards need no exception among them: the shard has no rows of theirs.
-func (o *onOwn) strangers(snap *shardmap.Snapshot, shard string) (keys keyspace.Ownership, ok bool) {
+func (o *ownershipFilter) strangers(snap *shardmap.Snapshot, shard string) (keys keyspace.Ownership, ok bool) {
 	if keys, ok = snap.Strangers(o.keyspace, shard); !ok {
 		return keys, false
 	}
@@ -166,7 +166,7 @@ func (o *onOwn) strangers(snap *shardmap.Snapshot, shard string) (keys keyspace.
 }
 
 // confined are those of the texts that write or copy.
-func (p *Plan) confined() (all []*onOwn) {
+func (p *Plan) confined() (all []*ownershipFilter) {
 	if p.Copy != nil {
 		all = append(all, p.Copy.own)
 	}
@@ -180,7 +180,7 @@ func (p *Plan) confined() (all []*onOwn) {
 }
 
 // lines tells what shards with strangers run instead.
-func (o *onOwn) lines(line func(name, value string), target *Target, snap *shardmap.Snapshot, args *Args) {
+func (o *ownershipFilter) lines(line func(name, value string), target *Target, snap *shardmap.Snapshot, args *Args) {
 	if o == nil {
 		return
 	}
@@ -201,15 +201,15 @@ func (o *onOwn) lines(line func(name, value string), target *Target, snap *shard
 }
 
 // around is the same for a text that has this one inside.
-func (o *onOwn) around(before, after string) *onOwn {
+func (o *ownershipFilter) around(before, after string) *ownershipFilter {
 	if o == nil {
 		return nil
 	}
-	return &onOwn{keyspace: o.keyspace, text: o.text, sites: o.sites, before: before + o.before, after: o.after + after}
+	return &ownershipFilter{keyspace: o.keyspace, text: o.text, sites: o.sites, before: before + o.before, after: o.after + after}
 }
 
 // without is the text without the rows of some keys.
-func (o *onOwn) without(keys []keyspace.Ownership) (string, error) {
+func (o *ownershipFilter) without(keys []keyspace.Ownership) (string, error) {
 	if o.marked == nil {
 		if err := o.mark(); err != nil {
 			return "", err
@@ -242,7 +242,7 @@ func (o *onOwn) without(keys []keyspace.Ownership) (string, error) {
 const markName = "cleave_strangers_"
 
 // mark makes the text with the conditions.
-func (o *onOwn) mark() error {
+func (o *ownershipFilter) mark() error {
 	lost := sqlstate.Refuse("a part of the keyspace "+quoteIdent(o.keyspace)+" moves, and the router does not know how to leave out the rows that are on two shards",
 		"write the statement in a simpler way, or wait for the end of the move: cleave moves")
 	tree, err := pg.Parse(o.text)

@@ -126,7 +126,7 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 		if isText(c.typ) || c.typ == keyspace.Bool {
 			return nil
 		}
-		k, ok := co.konstOf(r, c.typ, false)
+		k, ok := co.constantOf(r, c.typ, false)
 		if !ok || k.never || k.array {
 			return nil
 		}
