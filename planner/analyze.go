@@ -23,14 +23,12 @@ type analyzer struct {
 	routing
 	*pushdown // nil while one shard is tried
 	madeValues
+	binder
 
 	p  *Planner
 	st *Statement
 
-	into         *pg.IntoClause
-	defaultCalls []defaultCall // see catalog.go
-	lockedCopies lockedCopies
-	second       *reading // nil while one shard is tried
+	second *reading // nil while one shard is tried
 }
 
 // touched is what the statement touches.
@@ -361,7 +359,7 @@ func virtualWrite(name string) error {
 }
 
 // withClause reads WITH queries into the scope.
-func (a *analyzer) withClause(w *pg.WithClause, sc *scope) []*withQuery {
+func (a *binder) withClause(w *pg.WithClause, sc *scope) []*withQuery {
 	if w == nil {
 		return nil
 	}
@@ -431,7 +429,7 @@ func (eq *equivalence) fixCTE(c *cte, q *query, names []string) {
 // recursive reads WITH RECURSIVE by induction: suppose that the rows so far have
 // the constants of the first arm in a column; if the second arm then gives no
 // others, all rows have them.
-func (a *analyzer) recursive(s *pg.SelectStmt, sc *scope, entry *cte, names []string) *query {
+func (a *binder) recursive(s *pg.SelectStmt, sc *scope, entry *cte, names []string) *query {
 	inner := &scope{parent: sc, ctes: map[string]*cte{}}
 	with := a.withClause(s.WithClause, inner)
 	base := a.selectQuery(s.Larg, inner)

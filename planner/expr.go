@@ -73,13 +73,13 @@ func family(t keyspace.Type) keyspace.Type {
 	return t
 }
 
-func (a *analyzer) walkList(list []*pg.Node, w *walker) {
+func (a *binder) walkList(list []*pg.Node, w *walker) {
 	for _, n := range list {
 		a.walk(n, w)
 	}
 }
 
-func (a *analyzer) walk(n *pg.Node, w *walker) {
+func (a *binder) walk(n *pg.Node, w *walker) {
 	if n == nil {
 		return
 	}
@@ -173,12 +173,12 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 }
 
 // walkChildren walks whatever expressions a node holds.
-func (a *analyzer) walkChildren(n *pg.Node, w *walker) {
+func (a *binder) walkChildren(n *pg.Node, w *walker) {
 	m := n.ProtoReflect()
 	a.reflect(m, w)
 }
 
-func (a *analyzer) reflect(m protoreflect.Message, w *walker) {
+func (a *binder) reflect(m protoreflect.Message, w *walker) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if fd.Kind() != protoreflect.MessageKind {
 			return true

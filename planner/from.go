@@ -12,7 +12,7 @@ import (
 func itoa(n int) string { return strconv.Itoa(n) }
 
 // from reads the list after FROM into the scope and returns its join tree.
-func (a *analyzer) from(list []*pg.Node, sc *scope) *jnode {
+func (a *binder) from(list []*pg.Node, sc *scope) *jnode {
 	root := newNode(jInner)
 	for _, n := range list {
 		j, items := a.fromItem(n, sc)
@@ -26,7 +26,7 @@ func (a *analyzer) from(list []*pg.Node, sc *scope) *jnode {
 }
 
 // where adds a condition to a join node: its facts and its subqueries.
-func (a *analyzer) where(j *jnode, cond *pg.Node, sc *scope) {
+func (a *binder) where(j *jnode, cond *pg.Node, sc *scope) {
 	if cond == nil {
 		return
 	}
@@ -37,7 +37,7 @@ func (a *analyzer) where(j *jnode, cond *pg.Node, sc *scope) {
 // conjuncts walks a condition. Where column IN (SELECT ...) has to be true, only
 // rows of the subquery that are equal to the column matter: false and unknown
 // are the same there.
-func (a *analyzer) conjuncts(n *pg.Node, w *walker) {
+func (a *binder) conjuncts(n *pg.Node, w *walker) {
 	if b := n.GetBoolExpr(); b != nil && b.Boolop == pg.BoolExprType_AND_EXPR {
 		for _, arg := range b.Args {
 			a.conjuncts(arg, w)
@@ -75,7 +75,7 @@ func (a *analyzer) conjuncts(n *pg.Node, w *walker) {
 
 // fromItem reads one element of FROM. sc holds what stands left of it, which it
 // may use if it is LATERAL.
-func (a *analyzer) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
+func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_RangeVar:
 		return a.tableRef(v.RangeVar, sc)
@@ -127,7 +127,7 @@ func (a *analyzer) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 }
 
 // tableRef reads a table name in FROM, or as the target of a statement.
-func (a *analyzer) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
+func (a *binder) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 	if v.Catalogname != "" && v.Catalogname != "cleave" {
 		// PostgreSQL accepts only the name of the current database, which the
 		// router does not compare: a shard's database has a name of its own.
@@ -176,7 +176,7 @@ func (a *analyzer) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 	return j, []*item{it}
 }
 
-func (a *analyzer) subselect(v *pg.RangeSubselect, sc *scope) (*jnode, []*item) {
+func (a *binder) subselect(v *pg.RangeSubselect, sc *scope) (*jnode, []*item) {
 	parent := sc.parent
 	outer := &scope{parent: parent, ctes: sc.ctes}
 	if v.Lateral {
@@ -204,7 +204,7 @@ func (a *analyzer) subselect(v *pg.RangeSubselect, sc *scope) (*jnode, []*item) 
 	return j, []*item{it}
 }
 
-func (a *analyzer) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
+func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 	l, left := a.fromItem(v.Larg, sc)
 	// The right side may use the left one if it is LATERAL.
 	inner := &scope{parent: sc.parent, ctes: sc.ctes, items: append(append([]*item(nil), sc.items...), left...)}

@@ -55,7 +55,7 @@ func lockText(c *pg.LockingClause) string {
 
 // noteLocked notes the reference tables whose rows a query locks on every copy: of
 // the tables in its FROM, of subqueries there too, those that OF names, or all.
-func (a *analyzer) noteLocked(s *pg.SelectStmt, sc *scope) {
+func (a *binder) noteLocked(s *pg.SelectStmt, sc *scope) {
 	var from func(n *pg.Node, lock *pg.LockingClause, inside bool)
 	l := &a.lockedCopies
 	from = func(n *pg.Node, lock *pg.LockingClause, inside bool) {

@@ -12,7 +12,7 @@ import (
 
 // modify analyses INSERT, UPDATE, DELETE and MERGE, at the top or in WITH, and
 // proves it. It returns the columns of RETURNING, with what is known of them.
-func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) *cte {
+func (a *binder) modify(n *pg.Node, parent *scope, top bool) *cte {
 	a.changes = true
 	tag := ""
 	var returning []*pg.Node
@@ -87,7 +87,7 @@ func returned(list []*pg.Node, sc *scope, target *jnode, f *facts) *cte {
 }
 
 // target reads the table that a statement changes.
-func (a *analyzer) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
+func (a *binder) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 	// A WITH query of that name does not count here.
 	j, items := a.tableRef(v, &scope{})
 	r := a.relation(v)
@@ -117,7 +117,7 @@ func (a *analyzer) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 }
 
 // assignments refuses changes of shard key columns and walks the values.
-func (a *analyzer) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it *item) {
+func (a *binder) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it *item) {
 	for _, n := range list {
 		r := n.GetResTarget()
 		if r == nil {
@@ -140,7 +140,7 @@ func (a *analyzer) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it
 	}
 }
 
-func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) *cte {
+func (a *binder) update(u *pg.UpdateStmt, parent *scope) *cte {
 	sc := &scope{parent: parent}
 	q := &query{up: true, down: true}
 	q.with = a.withClause(u.WithClause, sc)
@@ -166,7 +166,7 @@ func (j *jnode) add(k *jnode) {
 
 func noFacts() *facts { return &facts{learned: map[*jnode]bool{}} }
 
-func (a *analyzer) delete(d *pg.DeleteStmt, parent *scope) *cte {
+func (a *binder) delete(d *pg.DeleteStmt, parent *scope) *cte {
 	sc := &scope{parent: parent}
 	q := &query{up: true, down: true}
 	q.with = a.withClause(d.WithClause, sc)
@@ -179,7 +179,7 @@ func (a *analyzer) delete(d *pg.DeleteStmt, parent *scope) *cte {
 }
 
 // merge: the source is the preserved side of an outer join with the target.
-func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
+func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 	sc := &scope{parent: parent}
 	q := &query{up: true, down: true}
 	q.with = a.withClause(m.WithClause, sc)
@@ -236,7 +236,7 @@ func columnNames(t *shardmap.Table) []string {
 	return names
 }
 
-func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
+func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	outside := a.stores
 	a.stores = nil
 	defer func() { a.stores = outside }()

@@ -408,7 +408,7 @@ func (rt *routing) notPinned(j *jnode, missing int) {
 }
 
 // selectQuery reads a SELECT, VALUES, TABLE or set operation.
-func (a *analyzer) selectQuery(s *pg.SelectStmt, parent *scope) *query {
+func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 	a.work(nil)
 	a.worked += 100
 	q := &query{sel: s}
@@ -489,7 +489,7 @@ func (a *analyzer) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 }
 
 // outputs computes the columns of a query.
-func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, groupTerms map[term]bool) {
+func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, groupTerms map[term]bool) {
 	rte := a.newRTE()
 	add := func(name string, c column) {
 		out := column{name: name, term: noTerm, typ: c.typ, oid: c.oid}
@@ -600,7 +600,7 @@ func (ty *typer) literalType(n *pg.Node) keyspace.Type {
 }
 
 // valuesQuery reads VALUES (...), (...): each column is one of its constants.
-func (a *analyzer) valuesQuery(q *query, s *pg.SelectStmt, sc *scope) {
+func (a *binder) valuesQuery(q *query, s *pg.SelectStmt, sc *scope) {
 	w := &walker{sc: sc, subs: &q.subs}
 	for _, row := range s.ValuesLists {
 		a.walk(row, w)

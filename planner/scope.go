@@ -11,6 +11,42 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// binder says what the names of a statement mean, level by level. Its result is data: queries with their scopes and
+// join trees, and what the parts note. docs/design/semantics.md has more.
+type binder struct {
+	*typer
+	*sourceText
+	*equivalence
+	*constants
+	*parameters
+	*touched
+	*effects
+	*restrictions
+	*routing
+	*madeValues
+	wordChecks
+
+	p      *Planner
+	st     *Statement
+	second *reading // nil while one shard is tried
+
+	into         *pg.IntoClause
+	defaultCalls []defaultCall // see catalog.go
+	lockedCopies lockedCopies
+}
+
+// wordChecks look for special date/time words in what is bound.
+type wordChecks interface {
+	comparedWords(e *pg.A_Expr, sc *scope)
+	markCast(n *pg.Node, sc *scope)
+	calledWords(f *pg.FuncCall, sc *scope)
+	commonWords(sc *scope, nodes ...**pg.Node)
+	pairWords(x, y **pg.Node, sc *scope)
+	insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt)
+	mergedWords(t *shardmap.Table, c *pg.MergeWhenClause)
+	storedWords(rel *pg.RangeVar, list []*pg.Node)
+}
+
 // column is a name in a scope and the term that it stands for.
 type column struct {
 	name string
