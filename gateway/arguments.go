@@ -18,8 +18,8 @@ import (
 // What PREPARE and EXECUTE compute: the words for the time in a statement, and the arguments.
 
 // ask runs a query for the session: in its transaction, so that now() is its time, or on the default shard.
-func (x *session) ask(sql string) (*engine.Result, error) {
-	if x.nowait {
+func (x *prepared) ask(sql string) (*engine.Result, error) {
+	if x.shards.nowait {
 		return nil, errWait
 	}
 	if x.tx.state == txOpen && x.tx.schema == nil {
@@ -33,33 +33,33 @@ func (x *session) ask(sql string) (*engine.Result, error) {
 		if err := x.reach(shard, use{readOnly: true}); err != nil { // its time is the transaction's from now on
 			return nil, err
 		}
-		res, err := x.exec(x.tx.conn, sql)
+		res, err := x.shards.exec(x.tx.conn, sql)
 		if err != nil {
-			return nil, x.shardSaid(x.tx.conn, err)
+			return nil, x.shards.shardSaid(x.tx.conn, err)
 		}
 		return res, nil
 	}
-	c, err := x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
+	c, err := x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.settings)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Release()
-	res, err := x.exec(c, sql)
+	res, err := x.shards.exec(c, sql)
 	if err != nil {
-		return nil, x.shardSaid(c, err)
+		return nil, x.shards.shardSaid(c, err)
 	}
 	return res, nil
 }
 
 // prepareWords puts the time into the text of a statement that is prepared, in place of the words for it: PostgreSQL reads
 // them now, and not when it is executed. Words inside of arrays, ranges and domains too.
-func (x *session) prepareWords(s *statement) error {
+func (x *prepared) prepareWords(s *statement) error {
 	snap, _ := x.snapshot()
-	words := x.srv.ex.PreparedWords(s.text, x.settings, snap)
+	words := x.srv.ex.PreparedWords(s.text, x.gucs.settings, snap)
 	if len(words) == 0 {
 		return nil
 	}
-	sql, _ := question(words, x.srv.plainDefault())
+	sql, _ := question(words, plainDefault(x.srv.ex))
 	res, err := x.ask(sql)
 	if err != nil {
 		return err
@@ -79,13 +79,13 @@ func (x *session) prepareWords(s *statement) error {
 }
 
 // paramTypes are the types of a statement's parameters, as they were when it was prepared.
-func (x *session) paramTypes(s *statement) ([]uint32, error) {
+func (x *prepared) paramTypes(s *statement) ([]uint32, error) {
 	n := max(s.plan.Params, len(s.oids))
 	if s.params != nil {
 		return s.params, nil
 	}
 	if len(s.oids) < n || slices.Contains(s.oids, 0) {
-		if x.nowait {
+		if x.shards.nowait {
 			return nil, errWait
 		}
 		if err := x.drain(); err != nil {
@@ -110,16 +110,16 @@ func (x *session) paramTypes(s *statement) ([]uint32, error) {
 
 // computedArgs has a shard compute the arguments of an EXECUTE, and cast them to the types of the parameters as PostgreSQL
 // does. The values are in text form, nil for NULL.
-func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint32) ([][]byte, error) {
-	if x.nowait {
+func (x *prepared) computedArgs(st *planner.Statement, s *statement, types []uint32) ([][]byte, error) {
+	if x.shards.nowait {
 		return nil, errWait
 	}
-	if x.srv.plainDefault() {
+	if plainDefault(x.srv.ex) {
 		return nil, sqlstate.Refuse("an argument of EXECUTE is not a plain literal of the parameter's type", "give numbers, strings, true, false or NULL; compute expressions first")
 	}
 	snap, _ := x.snapshot()
 	list := strings.Join(st.Prepared.Args, ", ")
-	clock, err := x.srv.ex.ArgsUseClock(list, x.settings, snap)
+	clock, err := x.srv.ex.ArgsUseClock(list, x.gucs.settings, snap)
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +132,11 @@ func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint
 		if err != nil {
 			return nil, err
 		}
-		if list, err = x.srv.ex.ArgsAt(list, res.Rows[0][0].String, x.settings, snap); err != nil {
+		if list, err = x.srv.ex.ArgsAt(list, res.Rows[0][0].String, x.gucs.settings, snap); err != nil {
 			return nil, err
 		}
 	}
-	c, err := x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
+	c, err := x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.settings)
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +146,9 @@ func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint
 		for i, oid := range types {
 			names[i] = "pg_catalog.format_type(" + strconv.FormatUint(uint64(oid), 10) + ", NULL)"
 		}
-		res, err := x.exec(c, "SELECT "+strings.Join(names, ", "))
+		res, err := x.shards.exec(c, "SELECT "+strings.Join(names, ", "))
 		if err != nil {
-			return nil, x.shardSaid(c, err)
+			return nil, x.shards.shardSaid(c, err)
 		}
 		s.paramNames = nil
 		for _, v := range res.Rows[0] {
@@ -160,20 +160,20 @@ func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint
 	for i := range places {
 		places[i] = several.Printed(types[i], "$"+strconv.Itoa(i+1))
 	}
-	n, setting, want, err := several.Lossy(x.settings, types, func(sql string) (*engine.Result, error) { return x.exec(c, sql) })
+	n, setting, want, err := several.Lossy(x.gucs.settings, types, func(sql string) (*engine.Result, error) { return x.shards.exec(c, sql) })
 	switch {
 	case err != nil:
-		return nil, x.shardSaid(c, err)
+		return nil, x.shards.shardSaid(c, err)
 	case n >= 0:
 		return nil, sqlstate.Refuse(fmt.Sprintf("argument %d of EXECUTE is computed by a shard, and the setting %s might change it on the way", n+1, setting), "SET "+setting+" = "+want)
 	}
 	before := "PREPARE " + name + " (" + strings.Join(s.paramNames, ", ") + ") AS SELECT " + strings.Join(places, ", ") + "; EXECUTE " + name + " ("
-	res, err := x.exec(c, before+list+")")
-	if _, end := x.exec(c, "DEALLOCATE "+name); end != nil && err == nil {
-		return nil, x.shardSaid(c, end)
+	res, err := x.shards.exec(c, before+list+")")
+	if _, end := x.shards.exec(c, "DEALLOCATE "+name); end != nil && err == nil {
+		return nil, x.shards.shardSaid(c, end)
 	}
 	if err != nil {
-		err = x.shardSaid(c, err)
+		err = x.shards.shardSaid(c, err)
 		if list == written {
 			at := utf8.RuneCountInString(before) + 1
 			err = moved(err, func(pos int) int {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/cleavedb/cleave/access"
@@ -18,6 +20,7 @@ type Identity struct {
 	Role access.Role
 	// Login is set where the session's statements run on the shards as its own user.
 	Login *executor.Login
+	user  string // the name that the session began with
 }
 
 // Authentication requests (protocol-message-formats).
@@ -185,25 +188,74 @@ func encryptionNeeded() *sqlstate.Error {
 }
 
 // mayAdminister fails with 42501 unless the session's user may change the cluster.
-func (x *session) mayAdminister(what string) error {
-	if x.id.Role == access.Admin {
+func (id *Identity) mayAdminister(what string) error {
+	if id.Role == access.Admin {
 		return nil
 	}
-	return x.denied(what, access.Admin)
+	return id.denied(what, access.Admin)
 }
 
 // mayChangeSchema fails with 42501 unless the session's user may change the schema.
-func (x *session) mayChangeSchema(tag string) error {
-	if x.id.Role == access.Admin || x.id.Role == access.Ordinary {
+func (id *Identity) mayChangeSchema(tag string) error {
+	if id.Role == access.Admin || id.Role == access.Ordinary {
 		return nil
 	}
-	return x.denied(tag, access.Ordinary)
+	return id.denied(tag, access.Ordinary)
 }
 
-func (x *session) denied(what string, needs access.Role) error {
+func (id *Identity) denied(what string, needs access.Role) error {
 	e := sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for %s", what)
-	if x.id.Login != nil {
-		return e.WithHint(`it takes an administrator: GRANT %s TO "%s" on the default shard`, executor.AdminRole, strings.ReplaceAll(x.start.User, `"`, `""`))
+	if id.Login != nil {
+		return e.WithHint(`it takes an administrator: GRANT %s TO "%s" on the default shard`, executor.AdminRole, strings.ReplaceAll(id.user, `"`, `""`))
 	}
-	return e.WithHint("it takes a user with the role %s: cleave user role %s %s", needs, x.start.User, needs)
+	return e.WithHint("it takes a user with the role %s: cleave user role %s %s", needs, id.user, needs)
+}
+
+// Trust lets in everybody on the same machine, as [TrustLoopback] does, and
+// everybody with an address of the networks. Nobody is asked for a password: the
+// networks have to be private.
+func Trust(networks []netip.Prefix) Authenticate {
+	return func(ctx context.Context, s Startup, ask func(uint32, []byte, bool) ([]byte, error)) (Identity, error) {
+		if a, ok := s.Remote.(*net.TCPAddr); ok {
+			addr := a.AddrPort().Addr().Unmap()
+			for _, n := range networks {
+				if n.Contains(addr) {
+					return Identity{Role: access.Admin}, nil
+				}
+			}
+		}
+		id, err := TrustLoopback(ctx, s, ask)
+		if err != nil && len(networks) > 0 {
+			return Identity{}, sqlstate.New(sqlstate.InvalidAuthorization, "clients from %s may not connect", s.Remote).
+				WithHint("the setting trust of the router lists the networks whose clients may")
+		}
+		return id, err
+	}
+}
+
+// TrustNetworks lets in everybody with an address of the networks, and nobody
+// else, not even clients of the same machine.
+func TrustNetworks(networks []netip.Prefix) Authenticate {
+	return func(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([]byte, error)) (Identity, error) {
+		if a, ok := s.Remote.(*net.TCPAddr); ok {
+			addr := a.AddrPort().Addr().Unmap()
+			for _, n := range networks {
+				if n.Contains(addr) {
+					return Identity{Role: access.Admin}, nil
+				}
+			}
+		}
+		return Identity{}, sqlstate.New(sqlstate.InvalidAuthorization, "clients from %s are not trusted", s.Remote)
+	}
+}
+
+// plainAllowed reports whether a client at the address may go without TLS.
+func (s *Server) plainAllowed(a net.Addr) bool {
+	if !s.tlsRequired {
+		return true
+	}
+	if _, unix := a.(*net.UnixAddr); unix {
+		return true
+	}
+	return inProcess(a)
 }

@@ -20,27 +20,27 @@ import (
 
 // blockRun is a DO block that is being carried out.
 type blockRun struct {
-	x     *session
+	x     *commands
 	began time.Time
 	depth int   // of blocks with EXCEPTION clauses
 	was   error // what is handled
 }
 
 // block runs a DO block.
-func (x *session) block(st *planner.Statement) error {
+func (x *commands) block(st *planner.Statement) error {
 	x.unit.effects = true
 	if err := x.drain(); err != nil {
 		return err
 	}
 	if x.tx.state == txNone {
-		if x.pipe.Conn != nil && x.wrote {
+		if x.pipe.Conn != nil && x.pipe.wrote {
 			return sqlstate.Refuse("DO after a write before the same Sync is not supported", "Sync before it")
 		}
 		if err := x.leave(); err != nil {
 			return err
 		}
-		x.beginTx(txImplicit, "BEGIN")
-	} else if x.outside() {
+		x.tx.begins(txImplicit, "BEGIN")
+	} else if x.pipe.outside() {
 		if err := x.leave(); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (b *blockRun) run(block *planner.Block) (returned bool, err error) {
 		return false, err
 	}
 	handler := b.handler(block, err)
-	b.x.failTx()
+	b.x.tx.fail()
 	if b.savepoint("rollback to") != nil || b.savepoint("release") != nil {
 		return false, err
 	}
@@ -142,7 +142,7 @@ func (b *blockRun) savepoint(op string) error {
 
 func (b *blockRun) steps(list []planner.Step) (returned bool, err error) {
 	for i := range list {
-		if limit := statementTimeout(b.x.settings); limit > 0 && time.Since(b.began) > limit {
+		if limit := statementTimeout(b.x.gucs.settings); limit > 0 && time.Since(b.began) > limit {
 			return false, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout")
 		}
 		if returned, err = b.step(&list[i]); err != nil || returned {
@@ -199,7 +199,7 @@ func (b *blockRun) change(text string, p place) error {
 		return p.of(err, st.Text)
 	case st.Kind != planner.DDLKind || st.Tag == "SELECT" && p.at != "SQL statement" && !strings.HasPrefix(strings.ToLower(text), "create"): // SELECT ... INTO
 		return p.of(sqlstate.Refuse(st.Tag+" in DO is not supported here", "run it as a statement of its own"), text)
-	case x.temporary(st) || st.Pins:
+	case x.shards.temps.only(st) || st.Pins:
 		return p.of(sqlstate.Refuse("a temporary table in DO is not supported", "run the statement by itself"), text)
 	case st.Tag == "ANALYZE" && st.DDL.Concurrent:
 		return p.of(sqlstate.Refuse("ANALYZE of all tables in DO is not supported", "name the tables"), text)
@@ -300,7 +300,7 @@ func (g *guarded) Frames(b []byte) error {
 }
 
 // within runs a statement about rows in the open transaction, and returns the answer's frames. whole: all of them.
-func (x *session) within(st *planner.Statement, whole bool) ([]byte, error) {
+func (x *commands) within(st *planner.Statement, whole bool) ([]byte, error) {
 	text, err := x.reachWithin(st)
 	if err != nil {
 		return nil, err
@@ -309,7 +309,7 @@ func (x *session) within(st *planner.Statement, whole bool) ([]byte, error) {
 }
 
 // reachWithin makes the conversation in which a statement without parameters runs that at hand, and returns the text to send.
-func (x *session) reachWithin(st *planner.Statement) (string, error) {
+func (x *commands) reachWithin(st *planner.Statement) (string, error) {
 	x.args = planner.Args{}
 	text := st.Text
 	if st.Fill != nil {
@@ -334,7 +334,7 @@ func (x *session) reachWithin(st *planner.Statement) (string, error) {
 }
 
 // inquire runs a text in the conversation at hand and returns the answer's frames; notices go to the client.
-func (x *session) inquire(text string, whole bool) ([]byte, error) {
+func (x *commands) inquire(text string, whole bool) ([]byte, error) {
 	out, lost, err := x.answerTo(text, answerOfBlock)
 	if err == nil && lost && whole {
 		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "a step of DO gives more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
@@ -343,11 +343,11 @@ func (x *session) inquire(text string, whole bool) ([]byte, error) {
 }
 
 // answerTo is inquire with a bound of its own; lost: there was more.
-func (x *session) answerTo(text string, most int) (answer []byte, lost bool, err error) {
-	out := guarded{readRows: readRows{capture: capture{max: most, par: x.w.onParameter}}, guard: x.guardAnswer}
+func (x *commands) answerTo(text string, most int) (answer []byte, lost bool, err error) {
+	out := guarded{readRows: readRows{capture: capture{max: most, par: x.w.onParameter}}, guard: x.pipe.guardAnswer}
 	x.pipe.Query(text)
-	f := flight{end: executor.None, roam: x.sent()}
-	x.setRunning(x.pipe.Conn)
+	f := flight{end: executor.None, roam: x.pipe.sent()}
+	x.shards.setRunning(x.pipe.Conn)
 	o, err := x.pipe.Run(executor.None, &out)
 	if _, err := x.conversed(f, o, err); err != nil {
 		return nil, false, err

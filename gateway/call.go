@@ -276,7 +276,7 @@ func (v value) strings() []string {
 }
 
 // call runs one of Cleave's functions.
-func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult, error) {
+func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult, error) {
 	c := st.Call
 	f, ok := functions[c.Function]
 	if !ok {
@@ -287,7 +287,7 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)
 	}
 	if f.changes {
-		if err := x.mayAdminister("function cleave." + c.Function); err != nil {
+		if err := x.id.mayAdminister("function cleave." + c.Function); err != nil {
 			return nil, err
 		}
 	}
@@ -356,14 +356,14 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	if declares && x.tx.state != txNone {
 		out, err := x.declare(admin.DeclareRequest{Table: v.text("table"), ShardKey: v.texts("shard_key"), Keyspace: v.text("keyspace"), Reference: isTrue(v.text("reference")), Forget: c.Function == "undeclare"})
 		if err != nil {
-			return nil, x.schemaError(err)
+			return nil, schemaError(err)
 		}
 		return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(out)}}, tag: "SELECT 1"}, nil
 	}
 	if f.changes {
 		x.unit.effects = true
 		if x.pipe.Conn != nil {
-			if x.wrote && !x.virtual() {
+			if x.pipe.wrote && !x.pipe.virtual() {
 				return nil, sqlstate.Refuse("a change of the shard map after a write before the same Sync is not supported", "Sync before it")
 			}
 			if err := x.leave(); err != nil {
@@ -399,7 +399,7 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 }
 
 // declare is cleave.declare in a transaction, which ends with it: a schema change.
-func (x *session) declare(req admin.DeclareRequest) (string, error) {
+func (x *commands) declare(req admin.DeclareRequest) (string, error) {
 	plan, edit, err := admin.Declaring(req)
 	if err != nil {
 		return "", err

@@ -18,7 +18,7 @@ const (
 )
 
 // copyIn feeds a COPY FROM STDIN with the client's data.
-func (x *session) copyIn() (executor.Outcome, error) {
+func (x *unitRun) copyIn() (executor.Outcome, error) {
 	x.unit.effects = true
 	if err := x.w.flush(); err != nil {
 		x.pipe.Conn.Break()
@@ -39,7 +39,7 @@ func (x *session) copyIn() (executor.Outcome, error) {
 		if err != nil && x.timedOut(err) {
 			cancelled := x.interrupts.asked()
 			if !cancelled {
-				if failed, err := x.copyFailed(true); failed || err != nil {
+				if failed, err := x.pipe.copyFailed(true); failed || err != nil {
 					return x.copyOver(err)
 				}
 				pause = min(2*pause, copyPauseMax)
@@ -61,7 +61,7 @@ func (x *session) copyIn() (executor.Outcome, error) {
 			pause = copyPause
 			if unasked += len(f); unasked >= copyAsk {
 				unasked = 0
-				if failed, err := x.copyFailed(false); failed || err != nil {
+				if failed, err := x.pipe.copyFailed(false); failed || err != nil {
 					return x.copyOver(err)
 				}
 			}
@@ -82,32 +82,21 @@ func (x *session) copyIn() (executor.Outcome, error) {
 			if err := x.pipe.Copy(wire.AppendEmpty(nil, wire.Flush)); err != nil {
 				return executor.Outcome{}, err
 			}
-			x.syncIgnored = x.pipe.IgnoredSync()
+			x.pipe.syncIgnored = x.pipe.IgnoredSync()
 		}
 		return x.pipe.Resume(&x.w)
 	}
 }
 
-// copyFailed reports whether the shard has refused the data so far. silent: the client has sent nothing for a while.
-func (x *session) copyFailed(silent bool) (bool, error) {
-	if silent && onSeveral(x.pipe.Conn) {
-		// What was collected for the shards goes to them.
-		if err := x.pipe.Copy(wire.AppendEmpty(nil, wire.Flush)); err != nil {
-			return false, err
-		}
-	}
-	return x.pipe.Conn.Failed(), nil
-}
-
 // copyOver takes the error that has ended a COPY before the client has sent all. It is told at once; what the client
 // goes on sending is ignored.
-func (x *session) copyOver(err error) (executor.Outcome, error) {
+func (x *unitRun) copyOver(err error) (executor.Outcome, error) {
 	if err != nil {
 		return executor.Outcome{}, err
 	}
 	x.urgent = true
 	if !x.pipe.InQuery() {
-		x.syncIgnored = x.pipe.IgnoredSync()
+		x.pipe.syncIgnored = x.pipe.IgnoredSync()
 	}
 	return x.pipe.Resume(&x.w)
 }

@@ -18,13 +18,13 @@ import (
 // counts says that what is about to be sent may call nextval(), or asks for what it gave. On the
 // conversation that the session keeps anything may: it has temporary views and functions. What takes no snapshot may not, and
 // DISCARD SEQUENCES before it would take one.
-func (x *session) counts(u use) {
-	c := x.pipe.Conn
-	if c == nil || onSeveral(c) || u.blind || u.on != nil && sightless[u.on.Tag] || c != x.pin && (u.on == nil && u.readOnly || u.on != nil && !u.on.Counts()) {
+func (b *shardConns) counts(u use) {
+	c := b.pipe.Conn
+	if c == nil || onSeveral(c) || u.blind || u.on != nil && sightless[u.on.Tag] || c != b.pin && (u.on == nil && u.readOnly || u.on != nil && !u.on.Counts()) {
 		return
 	}
-	if c.Shard() == x.srv.ex.Snapshot().State().DefaultShard {
-		c.Count(x.counter)
+	if c.Shard() == b.ex.Snapshot().State().DefaultShard {
+		c.Count(b.counter)
 	}
 }
 
@@ -41,16 +41,16 @@ func counting(st *planner.Statement) bool {
 }
 
 // forgetSequences is DISCARD SEQUENCES.
-func (x *session) forgetSequences() {
+func (x *prepared) forgetSequences() {
 	x.sequences = sessionSequences{}
-	x.counter.End()
-	x.counter = new(executor.Counter)
+	x.shards.counter.End()
+	x.shards.counter = new(executor.Counter)
 }
 
 // forgotten reports whether a shard's error, that a sequence has no value in this session, may be
 // wrong. It may be a default's or a trigger's.
-func (x *session) forgotten(said *sqlstate.Error) bool {
-	return said.Code == sqlstate.ObjectNotInState && x.counter.Lost() && (said.Routine == "lastval" || strings.HasPrefix(said.Routine, "currval"))
+func (b *shardConns) forgotten(said *sqlstate.Error) bool {
+	return said.Code == sqlstate.ObjectNotInState && b.counter.Lost() && (said.Routine == "lastval" || strings.HasPrefix(said.Routine, "currval"))
 }
 
 func errForgotten() error {
@@ -60,13 +60,13 @@ func errForgotten() error {
 
 // lastOwn is lastval() of a session that may have taken its last value from a
 // sequence of the default shard's own. If it did not, it is last, which known says.
-func (x *session) lastOwn(last int64, known bool) (int64, error) {
-	at := x.counter.Conn()
+func (x *prepared) lastOwn(last int64, known bool) (int64, error) {
+	at := x.shards.counter.Conn()
 	inTx := at != nil && x.tx.conn != nil && several.TakesPart(x.tx.conn, at)
 	switch {
-	case x.nowait:
+	case x.shards.nowait:
 		return 0, errWait
-	case at == nil && !x.counter.Lost():
+	case at == nil && !x.shards.counter.Lost():
 		if known {
 			return last, nil
 		}
@@ -81,24 +81,24 @@ func (x *session) lastOwn(last int64, known bool) (int64, error) {
 		if err := x.drain(); err != nil {
 			return 0, err
 		}
-	case at != nil && at == x.pin && !x.dirty: // nobody else has it
+	case at != nil && at == x.shards.pin && !x.pipe.dirty: // nobody else has it
 	default:
-		if c = x.srv.ex.Recount(x.counter, x.srv.ex.Snapshot().State().DefaultShard, x.settings); c != nil {
+		if c = x.srv.ex.Recount(x.shards.counter, x.srv.ex.Snapshot().State().DefaultShard, x.gucs.settings); c != nil {
 			defer c.Release()
 		}
 	}
 	if c != nil {
-		v, none, err := c.Lastval(x.exec)
+		v, none, err := c.Lastval(x.shards.exec)
 		if err != nil {
-			return 0, x.shardSaid(c, err)
+			return 0, x.shards.shardSaid(c, err)
 		}
 		if !none {
 			return v, nil
 		}
 	}
-	saved := x.counter.Last()
+	saved := x.shards.counter.Last()
 	switch {
-	case saved == nil && (c == nil || x.counter.Lost()), saved != nil && saved.Defined && inTx:
+	case saved == nil && (c == nil || x.shards.counter.Lost()), saved != nil && saved.Defined && inTx:
 		return 0, errForgotten()
 	case saved != nil && saved.Defined:
 		return saved.Value, nil

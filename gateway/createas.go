@@ -34,8 +34,8 @@ func (r *readRows) Frames(b []byte) error {
 }
 
 // createSource reads the rows of a CREATE TABLE AS, in the open transaction if there is one.
-func (x *session) createSource(source string) ([][][]byte, error) {
-	if x.tx.state == txNone && x.pipe.Conn != nil && x.wrote {
+func (x *commands) createSource(source string) ([][][]byte, error) {
+	if x.tx.state == txNone && x.pipe.Conn != nil && x.pipe.wrote {
 		return nil, sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables after a write before the same Sync is not supported", "Sync before it")
 	}
 	if x.pipe.Conn != nil {
@@ -61,15 +61,15 @@ func (x *session) createSource(source string) ([][][]byte, error) {
 	c := x.pipe.Conn
 	x.pipe.Query(st.Text)
 	out := readRows{capture: capture{max: createRowsMax, par: x.w.onParameter}}
-	x.setRunning(c)
+	x.shards.setRunning(c)
 	o, err := x.pipe.Run(executor.None, &out)
-	x.setRunning(nil)
+	x.shards.setRunning(nil)
 	if err != nil {
 		return nil, x.lost(err, nil, executor.None, anchored)
 	}
 	said := &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
-	if x.outside() {
-		x.release()
+	if x.pipe.outside() {
+		x.pipe.release()
 	}
 	switch {
 	case o.Err != nil && o.Err.Code == sqlstate.NotOwner:
@@ -84,7 +84,7 @@ func (x *session) createSource(source string) ([][][]byte, error) {
 	var rows [][][]byte
 	frames(out.buf, func(typ byte, body []byte) {
 		if typ == wire.RowDescription && err == nil {
-			err = several.Faithful(x.settings, body)
+			err = several.Faithful(x.gucs.settings, body)
 		}
 		if typ != wire.DataRow || err != nil {
 			return
@@ -102,7 +102,7 @@ func named(t planner.TableName) string {
 }
 
 // createRows inserts the rows into the table that the open schema change has made.
-func (x *session) createRows(t planner.TableName, rows [][][]byte) error {
+func (x *commands) createRows(t planner.TableName, rows [][][]byte) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -111,8 +111,8 @@ func (x *session) createRows(t planner.TableName, rows [][][]byte) error {
 	}
 	c := x.pipe.Conn
 	for text := range inserts(named(t), rows) {
-		if _, err := x.exec(c, text); err != nil {
-			return x.shardSaid(c, err)
+		if _, err := x.shards.exec(c, text); err != nil {
+			return x.shards.shardSaid(c, err)
 		}
 	}
 	return nil
@@ -154,7 +154,7 @@ func inserts(table string, rows [][][]byte) iter.Seq[string] {
 
 // temporaryRows runs a CREATE TEMP TABLE AS of rows of several shards: the kept conversation
 // makes the table and inserts the rows, in one message, so all of it or nothing.
-func (x *session) temporaryRows(st *planner.Statement) error {
+func (x *commands) temporaryRows(st *planner.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -177,12 +177,12 @@ func (x *session) temporaryRows(st *planner.Statement) error {
 		text = append(text, sql)
 	}
 	c := x.pipe.Conn
-	_, err := x.exec(c, strings.Join(text, ";"))
+	_, err := x.shards.exec(c, strings.Join(text, ";"))
 	if err != nil {
-		err = x.shardSaid(c, err)
+		err = x.shards.shardSaid(c, err)
 	}
-	if x.outside() {
-		x.release()
+	if x.pipe.outside() {
+		x.pipe.release()
 	}
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func inText(err error, sent, client string) error {
 }
 
 // createAs makes the CREATE TABLE of text, a CREATE TABLE AS of a sharded or reference table.
-func (x *session) createAs(as *planner.CreateAs, text string) (*planner.Statement, error) {
+func (x *commands) createAs(as *planner.CreateAs, text string) (*planner.Statement, error) {
 	if as.Query != "" {
 		st, err := x.plan([]byte(as.Query))
 		switch {
@@ -220,7 +220,7 @@ func (x *session) createAs(as *planner.CreateAs, text string) (*planner.Statemen
 	columns, err := x.tx.schema.Columns(ctx, as)
 	done()
 	if err != nil {
-		return nil, inText(x.schemaError(err), as.Probe, text)
+		return nil, inText(schemaError(err), as.Probe, text)
 	}
 	st, err := x.plan([]byte(as.Head + columns + as.Tail))
 	if err != nil {
@@ -233,7 +233,7 @@ func (x *session) createAs(as *planner.CreateAs, text string) (*planner.Statemen
 }
 
 // insertAs inserts the rows of a CREATE TABLE AS into the table that was made, and returns the tag.
-func (x *session) insertAs(as *planner.CreateAs, text string) (string, error) {
+func (x *commands) insertAs(as *planner.CreateAs, text string) (string, error) {
 	if as.Insert == "" {
 		return "CREATE TABLE AS", nil
 	}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +18,8 @@ import (
 )
 
 // inService refuses a schema change while a shard is not used for everything: it concerns all.
-func (x *session) inService(tag string) error {
-	snap := x.srv.ex.Snapshot()
+func (s *Server) inService(tag string) error {
+	snap := s.ex.Snapshot()
 	if !snap.Restricted() {
 		return nil
 	}
@@ -33,11 +32,11 @@ func (x *session) inService(tag string) error {
 }
 
 // ddl answers a schema change.
-func (x *session) ddl(st *planner.Statement) error {
-	if err := x.tempTyped(st); err != nil {
+func (x *commands) ddl(st *planner.Statement) error {
+	if err := x.shards.temps.refuseTyped(st); err != nil {
 		return err
 	}
-	if x.temporary(st) {
+	if x.shards.temps.only(st) {
 		return x.temporaryDDL(st)
 	}
 	if st.Pins {
@@ -52,11 +51,11 @@ func (x *session) ddl(st *planner.Statement) error {
 
 // changeSchema runs a schema change: in the open transaction, or in one of its own that
 // ends with the message (the simple protocol) or the Sync (the extended). It returns the command's tag.
-func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
-	if slices.ContainsFunc(st.DDL.Unknown, x.isTemp) {
+func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
+	if slices.ContainsFunc(st.DDL.Unknown, x.shards.temps.isRelation) {
 		return "", sqlstate.Refuse("a temporary table in one statement with others is not supported", "use one statement for each")
 	}
-	if err := x.mayChangeSchema(st.Tag); err != nil {
+	if err := x.id.mayChangeSchema(st.Tag); err != nil {
 		return "", err
 	}
 	if st.DDL.Concurrent {
@@ -72,7 +71,7 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 			return "", err
 		}
 	}
-	if err := x.inService(st.Tag); err != nil {
+	if err := x.srv.inService(st.Tag); err != nil {
 		return "", err
 	}
 	x.unit.effects = true
@@ -89,7 +88,7 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 	if err := x.mayWrite(st.Tag); err != nil {
 		return "", err
 	}
-	x.writes.NoteAll()
+	x.shards.writes.NoteAll()
 	if err := x.joinSchema(st.DDL.Concurrent); err != nil {
 		return "", err
 	}
@@ -110,18 +109,18 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 	// waits until this router goes by its map.
 	x.runs(&underLock)
 	if counting(st) {
-		x.counter.Forget()
+		x.shards.counter.Forget()
 	}
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()
-	if code := sqlstate.CodeOf(err); (code == sqlstate.UndefinedTable || code == sqlstate.UndefinedObject) && x.namesTemp(sqlstate.As(err).Message) && strings.HasPrefix(st.DDL.Op, "create ") {
+	if code := sqlstate.CodeOf(err); (code == sqlstate.UndefinedTable || code == sqlstate.UndefinedObject) && x.shards.temps.named(sqlstate.As(err).Message) && strings.HasPrefix(st.DDL.Op, "create ") {
 		err = sqlstate.Refuse("what is made on every shard cannot name a temporary table ("+sqlstate.As(err).Message+")", "name tables that last")
 	}
 	for _, n := range notices {
 		x.w.notice(n)
 	}
 	if err != nil {
-		return "", x.schemaError(err)
+		return "", schemaError(err)
 	}
 	if as != nil {
 		if tag, err = x.insertAs(as, text); err != nil {
@@ -155,7 +154,7 @@ func concurrentTag(st *planner.Statement) string {
 }
 
 // notInBlock refuses a statement that ends its transaction itself where others belong to it.
-func (x *session) notInBlock(tag string) error {
+func (x *commands) notInBlock(tag string) error {
 	switch {
 	case x.tx.state != txOpen && x.unit.executed:
 		return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot be executed within a pipeline", tag)
@@ -166,7 +165,7 @@ func (x *session) notInBlock(tag string) error {
 }
 
 // schemaError is an error of the schema room for the client.
-func (x *session) schemaError(err error) error {
+func schemaError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return userCancel(err)
 	}
@@ -181,21 +180,21 @@ func (x *session) schemaError(err error) error {
 }
 
 // joinSchema makes what follows a part of a schema change: of the open transaction's, or of one of its own (see changeSchema).
-func (x *session) joinSchema(alone bool) error {
+func (x *commands) joinSchema(alone bool) error {
 	x.unit.effects = true
 	if err := x.drain(); err != nil {
 		return err
 	}
 	if x.tx.state == txNone {
 		if x.pipe.Conn != nil {
-			if x.wrote {
+			if x.pipe.wrote {
 				return sqlstate.Refuse("a schema change after a write before the same Sync is not supported", "Sync before it")
 			}
 			if err := x.leave(); err != nil {
 				return err
 			}
 		}
-		x.beginTx(txImplicit, "BEGIN")
+		x.tx.begins(txImplicit, "BEGIN")
 	}
 	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
 		if err := x.leave(); err != nil {
@@ -214,9 +213,9 @@ func (x *session) joinSchema(alone bool) error {
 }
 
 // beginSchema makes the transaction a schema change. alone: it holds nothing but a statement that no transaction can hold.
-func (x *session) beginSchema(alone bool) error {
+func (x *commands) beginSchema(alone bool) error {
 	if x.id.Login != nil {
-		return x.denied("a schema change", access.Admin) // its conversations are not this user's
+		return x.id.denied("a schema change", access.Admin) // its conversations are not this user's
 	}
 	if onSeveral(x.tx.conn) && slices.ContainsFunc(x.tx.modes, namesConstraints) {
 		return errConstraints()
@@ -232,7 +231,7 @@ func (x *session) beginSchema(alone bool) error {
 	}
 	c := x.tx.conn
 	if !onSeveral(c) {
-		if c == nil && (len(x.tx.log) > 0 || begin != "" || x.pin != nil && !alone) {
+		if c == nil && (len(x.tx.log) > 0 || begin != "" || x.shards.pin != nil && !alone) {
 			// What was deferred needs a shard to be true: the default shard, where
 			// every schema change has a part. There is what the session keeps.
 			if err := x.bindTx(x.srv.ex.Snapshot().State().DefaultShard, use{readOnly: true}); err != nil {
@@ -250,7 +249,7 @@ func (x *session) beginSchema(alone bool) error {
 			x.tx.bound = []*executor.Conn{c}
 		}
 	} else {
-		bound, err := c.Conn.(*several.Conn).Lend(owner{x})
+		bound, err := c.Conn.(*several.Conn).Lend(owner{&x.unitRun})
 		if err != nil {
 			return err
 		}
@@ -273,8 +272,8 @@ func (x *session) beginSchema(alone bool) error {
 	}
 	tx, err := schema.Begin(ctx, schema.Options{
 		Directory: x.srv.ex.Directory(),
-		Connect:   x.srv.ex.ConnectFor(x.defaults, &x.holder),
-		Prelude:   x.settings.Statements(),
+		Connect:   x.srv.ex.ConnectFor(x.gucs.defaults, &x.shards.holder),
+		Prelude:   x.gucs.settings.Statements(),
 		Open:      open,
 		Begin:     begin,
 		Saves:     saves,
@@ -284,29 +283,18 @@ func (x *session) beginSchema(alone bool) error {
 		Record:    x.srv.several.Transactions().Record,
 		Waits:     x.srv.several.Transactions().AwaitsLocks,
 		// The session's own bound, if it has one, else the default.
-		LockTimeout: lockTimeout(x.settings),
+		LockTimeout: lockTimeout(x.gucs.settings),
 	}, snap)
 	if err != nil {
 		return userCancel(err)
 	}
-	x.tx.schema, x.tx.since, x.tx.opened = tx, since, x.settings.Patient()
+	x.gucs.timed = true
+	x.tx.schema, x.tx.since, x.tx.opened = tx, since, x.gucs.settings.Patient()
 	if !onSeveral(c) {
 		// pipe.Conn is one of the schema change's from now on; finishTx gives it back.
 		x.tx.conn = nil
 	}
 	return nil
-}
-
-// waited tells the bound of a lock that the client did not set: in a transaction with a schema change.
-func (x *session) waited(err error) error {
-	var said *sqlstate.Error
-	if x.tx.schema == nil || lockTimeout(x.settings) > 0 || !errors.As(err, &said) || said.Code != sqlstate.LockNotAvailable || said.Hint != "" || !strings.Contains(said.Message, "lock timeout") {
-		return err
-	}
-	e := *said
-	e.Detail = fmt.Sprintf("A transaction with a schema change waits %v for a lock where lock_timeout is 0: it holds locks that others wait for on every shard.", schema.DefaultLockTimeout)
-	e.Hint = "run the transaction again; for a longer wait SET lock_timeout = '1min' before it"
-	return &e
 }
 
 // namesConstraints reports whether a mode of the transaction is SET CONSTRAINTS with names.
@@ -321,7 +309,7 @@ func errConstraints() error {
 
 // reachInSchema makes pipe.Conn the schema change's conversation with a shard.
 // The other statements of the transaction all go to one shard.
-func (x *session) reachInSchema(shard string, u use) error {
+func (x *unitRun) reachInSchema(shard string, u use) error {
 	if x.tx.shard != "" && x.tx.shard != shard {
 		return x.reachSeveral(u)
 	}
@@ -329,7 +317,7 @@ func (x *session) reachInSchema(shard string, u use) error {
 	defer done()
 	c, err := x.schemaConn(ctx, shard)
 	if err != nil {
-		return x.schemaError(err)
+		return schemaError(err)
 	}
 	if x.tx.undone {
 		if err := x.alike(); err != nil {
@@ -341,11 +329,11 @@ func (x *session) reachInSchema(shard string, u use) error {
 		x.tx.shard = shard
 	}
 	x.used(u)
-	return x.localSettings(c)
+	return x.shards.localSettings(c)
 }
 
 // schemaConn is the schema change's conversation with a shard.
-func (x *session) schemaConn(ctx context.Context, shard string) (*executor.Conn, error) {
+func (x *unitRun) schemaConn(ctx context.Context, shard string) (*executor.Conn, error) {
 	ec, err := x.tx.schema.Conn(ctx, shard)
 	if err != nil {
 		return nil, err
@@ -358,20 +346,20 @@ func (x *session) schemaConn(ctx context.Context, shard string) (*executor.Conn,
 		c.SetSettings(x.tx.opened)
 	}
 	c.Soil() // what the session sets on it ends with the transaction, or does not
-	x.uses(shard)
+	x.tx.uses(shard, x.unit.version)
 	return c, nil
 }
 
 // alike gives all conversations of the schema change the session's settings, where a SET or a ROLLBACK TO may have made
 // them differ: the next statement is to do the same on every shard. All are opened then, so that none begins with others.
-func (x *session) alike() error {
+func (x *unitRun) alike() error {
 	ctx, done := x.interrupts.waiting()
 	defer done()
 	open := func(names []string) (list []*executor.Conn, err error) {
 		for _, shard := range names {
 			c, err := x.schemaConn(ctx, shard)
 			if err != nil {
-				return nil, x.schemaError(err)
+				return nil, schemaError(err)
 			}
 			list = append(list, c)
 		}
@@ -381,8 +369,8 @@ func (x *session) alike() error {
 	if err != nil {
 		return err
 	}
-	want := x.settings.Patient()
-	if err := x.calm(list, want); err != nil {
+	want := x.gucs.settings.Patient()
+	if err := x.shards.calm(list, want); err != nil {
 		return err
 	}
 	if !x.tx.undone && x.tx.opened.Equal(want) && !slices.ContainsFunc(list, func(c *executor.Conn) bool { return !c.Settings().Equal(want) }) {
@@ -395,9 +383,9 @@ func (x *session) alike() error {
 	if list, err = open(names); err != nil {
 		return err
 	}
-	seen := []*executor.Settings{x.tx.opened, x.tx.before, x.settings.Timed()}
+	seen := []*executor.Settings{x.tx.opened, x.gucs.before, x.gucs.settings.Timed()}
 	for _, s := range x.tx.saves.All() {
-		seen = append(seen, s.settings)
+		seen = append(seen, s.gucs.settings)
 	}
 	for _, c := range list {
 		seen = append(seen, c.Settings())
@@ -405,8 +393,8 @@ func (x *session) alike() error {
 	changes := strings.Join(want.Alike(seen...), ";")
 	for _, c := range list {
 		if changes != "" {
-			if _, err := x.exec(c, changes); err != nil {
-				return x.shardSaid(c, err)
+			if _, err := x.shards.exec(c, changes); err != nil {
+				return x.shards.shardSaid(c, err)
 			}
 		}
 		c.SetSettings(want)
@@ -417,13 +405,13 @@ func (x *session) alike() error {
 
 // calm takes the timeouts of the session's start from conversations that differ from want, the settings of the schema change, in
 // nothing else: statements of the client ran on them.
-func (x *session) calm(list []*executor.Conn, want *executor.Settings) error {
+func (b *shardConns) calm(list []*executor.Conn, want *executor.Settings) error {
 	for _, c := range list {
-		if has := c.Settings(); x.tx.undone || has.Equal(want) || !has.Timed().Equal(x.onShards()) {
+		if has := c.Settings(); b.tx.undone || has.Equal(want) || !has.Timed().Equal(b.gucs.onShards()) {
 			continue
 		}
-		if _, err := x.exec(c, strings.Join(c.LocalChanges(want), ";")); err != nil {
-			return x.shardSaid(c, err)
+		if _, err := b.exec(c, strings.Join(c.LocalChanges(want), ";")); err != nil {
+			return b.shardSaid(c, err)
 		}
 		c.SetSettings(want)
 	}
@@ -431,13 +419,13 @@ func (x *session) calm(list []*executor.Conn, want *executor.Settings) error {
 }
 
 // owner is the session's schema change as package several sees it.
-type owner struct{ x *session }
+type owner struct{ x *unitRun }
 
 // Conn is the schema change's conversation with a shard.
 func (o owner) Conn(ctx context.Context, shard string) (*executor.Conn, error) {
 	c, err := o.x.schemaConn(ctx, shard)
 	if err != nil {
-		return nil, sqlstate.As(o.x.schemaError(err))
+		return nil, sqlstate.As(schemaError(err))
 	}
 	return c, nil
 }
@@ -447,22 +435,22 @@ func (o owner) Savepoint(ctx context.Context, op, name string) error {
 	tx := o.x.tx.schema
 	switch op {
 	case "savepoint":
-		return o.x.schemaError2(tx.Savepoint(ctx, name))
+		return schemaError(tx.Savepoint(ctx, name))
 	case "release":
-		return o.x.schemaError2(tx.Release(ctx, name))
+		return schemaError(tx.Release(ctx, name))
 	}
 	o.x.tx.undone = true
-	return o.x.schemaError2(tx.RollbackTo(ctx, name))
+	return schemaError(tx.RollbackTo(ctx, name))
 }
 
 // severalInSchema goes over to a conversation with several shards that the schema change owns.
-func (x *session) severalInSchema(u use) error {
+func (x *unitRun) severalInSchema(u use) error {
 	ctx, done := x.interrupts.waiting()
 	defer done()
 	if err := x.drain(); err != nil {
 		return err
 	}
-	if x.dirty {
+	if x.pipe.dirty {
 		if _, err := x.converse(executor.Sync); err != nil {
 			return err
 		}
@@ -474,13 +462,13 @@ func (x *session) severalInSchema(u use) error {
 	if at == "" {
 		at = x.tx.schema.Snapshot().State().DefaultShard
 	}
-	if err := txn.CheckMode(x.settings, at, several.Name); err != nil {
+	if err := txn.CheckMode(x.gucs.settings, at, several.Name); err != nil {
 		return err
 	}
-	if x.serializable() {
+	if x.tx.serializable() {
 		return txn.CheckIsolation("serializable", at, several.Name)
 	}
-	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before, Since: x.tx.since, Owner: owner{x}}
+	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.before, Since: x.tx.since, Owner: owner{x}}
 	if x.tx.ran > 0 {
 		o.Writer = x.tx.shard
 	}
@@ -495,26 +483,26 @@ func (x *session) severalInSchema(u use) error {
 	for _, shard := range names {
 		c, err := x.schemaConn(ctx, shard)
 		if err != nil {
-			return x.schemaError(err)
+			return schemaError(err)
 		}
 		o.Lent = append(o.Lent, c)
 	}
 	x.pipe.Reset()
-	x.dirty = false
+	x.pipe.dirty = false
 	c := x.talkSeveral(o)
 	for _, p := range x.portals.All() {
 		if p.conn != nil { // the router does not answer it
 			p.conn = c
 		}
 	}
-	c.SetSettings(x.onShards())
+	c.SetSettings(x.gucs.onShards())
 	x.tx.conn, x.pipe.Conn, x.tx.weak, x.tx.shard = c, c, false, ""
 	x.used(u)
 	return nil
 }
 
 // detach ends the conversation with several shards of a schema change, and returns the shards on which it wrote.
-func (x *session) detach() (wrote []string) {
+func (x *unitRun) detach() (wrote []string) {
 	c := x.tx.conn
 	if !onSeveral(c) {
 		return nil
@@ -529,7 +517,7 @@ func (x *session) detach() (wrote []string) {
 }
 
 // schemaSavepoint runs savepoints of a schema change.
-func (x *session) schemaSavepoint(st *planner.Statement) error {
+func (x *commands) schemaSavepoint(st *planner.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -537,24 +525,17 @@ func (x *session) schemaSavepoint(st *planner.Statement) error {
 	defer done()
 	switch st.Tx.Op {
 	case "savepoint":
-		return x.schemaError2(x.tx.schema.Savepoint(ctx, st.Tx.Name))
+		return schemaError(x.tx.schema.Savepoint(ctx, st.Tx.Name))
 	case "release":
-		return x.schemaError2(x.tx.schema.Release(ctx, st.Tx.Name))
+		return schemaError(x.tx.schema.Release(ctx, st.Tx.Name))
 	}
 	x.tx.undone = true
-	return x.schemaError2(x.tx.schema.RollbackTo(ctx, st.Tx.Name))
-}
-
-func (x *session) schemaError2(err error) error {
-	if err == nil {
-		return nil
-	}
-	return x.schemaError(err)
+	return schemaError(x.tx.schema.RollbackTo(ctx, st.Tx.Name))
 }
 
 // giveUpSchema rolls back a failed transaction with schema changes that no savepoint can bring back, although the client
 // has not said ROLLBACK: others need not wait for its locks until then.
-func (x *session) giveUpSchema() {
+func (x *unitRun) giveUpSchema() {
 	if x.pipe.Conn != nil {
 		x.pipe.Reset()
 	}
@@ -569,9 +550,9 @@ var underLock planner.Statement
 
 // commitSchema ends a transaction with schema changes, and waits until the
 // router serves the map that has them.
-func (x *session) commitSchema(commit bool) (err error) {
+func (x *unitRun) commitSchema(commit bool) (err error) {
 	if x.pipe.Conn != nil {
-		if x.dirty {
+		if x.pipe.dirty {
 			if _, err := x.converse(executor.Sync); err != nil {
 				commit = false
 			}
@@ -591,7 +572,7 @@ func (x *session) commitSchema(commit bool) (err error) {
 		x.finishTx(false)
 		return nil
 	}
-	if tx.Changed() && x.usesTemporary() {
+	if tx.Changed() && x.shards.usesTemporary() {
 		tx.Unprepared()
 	}
 	ctx, done := x.interrupts.waiting()
@@ -611,7 +592,7 @@ func (x *session) commitSchema(commit bool) (err error) {
 		x.w.notice(n)
 	}
 	if err == nil {
-		x.retire(tx.Retired())
+		x.srv.retire(tx.Retired())
 	}
 	x.finishTx(err == nil)
 	limit, stop := context.WithTimeout(context.Background(), x.srv.limits.CancelMax)
@@ -620,14 +601,14 @@ func (x *session) commitSchema(commit bool) (err error) {
 		x.w.warning(sqlstate.CannotConnectNow, "the schema change is committed, but this router could not read the new map yet")
 	}
 	if err != nil {
-		return x.schemaError(err)
+		return schemaError(err)
 	}
 	return nil
 }
 
 // commitRows commits a schema change that has changed nothing (IF NOT EXISTS, REINDEX), with the rows that were written on
 // several shards in its transaction.
-func (x *session) commitRows(ctx context.Context) error {
+func (x *unitRun) commitRows(ctx context.Context) error {
 	tx := x.tx.schema
 	var parts []txn.Participant
 	for _, shard := range tx.Shards() {

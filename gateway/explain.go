@@ -14,7 +14,7 @@ import (
 
 // explain answers EXPLAIN (ROUTE); with ANALYZE the statement is run as well,
 // its rows counted and dropped.
-func (x *session) explain(st *planner.Statement, args *planner.Args) (*localResult, error) {
+func (x *commands) explain(st *planner.Statement, args *planner.Args) (*localResult, error) {
 	snap, _ := x.snapshot()
 	if args != nil && len(args.Values) == 0 {
 		args = nil
@@ -44,22 +44,22 @@ func (x *session) explain(st *planner.Statement, args *planner.Args) (*localResu
 
 // judge lets the default shard analyse a statement, as EXPLAIN does in PostgreSQL: the map does not know what is whole, so it would
 // say of a table that is not there where it would be.
-func (x *session) judge(st *planner.Statement) error {
+func (x *commands) judge(st *planner.Statement) error {
 	if err := x.reachFor(st, nil); err != nil {
 		return err
 	}
 	if err := x.drain(); err != nil {
 		return err
 	}
-	x.dirty = true
+	x.pipe.dirty = true
 	x.pipe.Unnamed(&counter{}, st.Text, nil, x.pipe.Conn.Settings(), false)
 	x.pipe.DescribeStatement("", true, nil)
-	o, err := x.pipe.Run(executor.Sync, &counter{session: x})
+	o, err := x.pipe.Run(executor.Sync, &counter{on: &x.unitRun})
 	if err != nil {
-		return x.lost(err, o.Err, executor.Sync, x.sent())
+		return x.lost(err, o.Err, executor.Sync, x.pipe.sent())
 	}
-	if x.tx.state == txNone || x.outside() {
-		defer x.release()
+	if x.tx.state == txNone || x.pipe.outside() {
+		defer x.pipe.release()
 	}
 	if o.Err != nil {
 		return &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
@@ -69,10 +69,10 @@ func (x *session) judge(st *planner.Statement) error {
 
 // counter is a Sink that counts rows and keeps the command tag.
 type counter struct {
-	session *session
-	rows    int
-	bytes   int
-	tag     string
+	on    *unitRun
+	rows  int
+	bytes int
+	tag   string
 }
 
 // Frames counts the rows in b.
@@ -90,9 +90,9 @@ func (c *counter) Frames(b []byte) error {
 }
 
 // Parameter notes a changed parameter; the client is told.
-func (c *counter) Parameter(name, value string) { c.session.w.Parameter(name, value) }
+func (c *counter) Parameter(name, value string) { c.on.w.Parameter(name, value) }
 
-func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, error) {
+func (x *commands) analyze(st *planner.Statement, args *planner.Args) ([]string, error) {
 	if st == nil || !routed(st) || st.Copy {
 		return nil, sqlstate.Refuse("EXPLAIN (ROUTE, ANALYZE) runs only statements that go to a shard", "leave ANALYZE out")
 	}
@@ -123,12 +123,12 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 	if sev != nil {
 		sev.Record()
 	}
-	count := &counter{session: x}
+	count := &counter{on: &x.unitRun}
 	began := time.Now()
 	x.pipe.Query(sql)
-	x.setRunning(c)
+	x.shards.setRunning(c)
 	o, err := x.pipe.Run(executor.None, count)
-	x.setRunning(nil)
+	x.shards.setRunning(nil)
 	took := time.Since(began)
 	if err != nil {
 		return nil, x.lost(err, o.Err, executor.None, anchored)
@@ -148,7 +148,7 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 		}
 	}
 	if x.tx.state == txNone {
-		x.release()
+		x.pipe.release()
 	}
 	return append(append([]string{fmt.Sprintf("Ran on: %s", ran)}, steps...),
 		fmt.Sprintf("Result: %s (%d rows, %d bytes)", count.tag, count.rows, count.bytes),

@@ -10,6 +10,6 @@ func (s *Server) Lose(ctx context.Context, pid uint32, shard string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.HeldBy(&s.sessions[pid].holder)
+	c.HeldBy(&s.sessions[pid].shards.holder)
 	return nil
 }

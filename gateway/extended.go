@@ -119,19 +119,19 @@ func (x *session) extended(err error) error {
 			return err
 		}
 	}
-	if x.tx.state == txNone && x.pipe.Conn != nil && x.wrote && !x.pipe.Skipping() {
+	if x.tx.state == txNone && x.pipe.Conn != nil && x.pipe.wrote && !x.pipe.Skipping() {
 		// The messages so far are one transaction, which this error ends. The
 		// shard does not know of it: it rolls back when the connection closes.
-		if !x.keepsUnit() {
+		if !x.shards.keepsUnit() {
 			x.pipe.Conn.Break()
 		}
-		x.release()
+		x.pipe.release()
 	}
 	return nil
 }
 
 // answer gives the client a frame of the router's own, in its turn.
-func (x *session) answer(typ byte) {
+func (x *unitRun) answer(typ byte) {
 	if x.pipe.Waiting() {
 		x.pipe.Local([]byte{typ, 0, 0, 0, 4})
 		return
@@ -152,14 +152,14 @@ func (x *session) parse(f wire.Frame) error {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
 	was, _ := x.statements.Find(m.Name)
-	if !x.nowait { // the lane's frame is run again if it fails
+	if !x.shards.nowait { // the lane's frame is run again if it fails
 		x.statements.Replace(string(m.Name))
 	}
 	text, parent, cut := trace.CutEnd(text)
 	if !cut {
 		_, parent, _ = trace.CutBegin(text) // it stays: an error's position counts from it
 	}
-	s := &statement{name: string(m.Name), text: string(text), oids: m.OIDs, parent: parent, made: x.unit.began, parsed: x.settings}
+	s := &statement{name: string(m.Name), text: string(text), oids: m.OIDs, parent: parent, made: x.stats.Began, parsed: x.gucs.settings}
 	if s.hint, err = hintOf(text); err != nil {
 		return err
 	}
@@ -191,12 +191,12 @@ func (x *session) parse(f wire.Frame) error {
 
 // resolve sends a parsed statement that nothing was bound to yet to a shard, so
 // that the shard's errors come where PostgreSQL gives them.
-func (x *session) resolve() error {
+func (x *prepared) resolve() error {
 	s := x.pending
 	if s == nil {
 		return nil
 	}
-	if x.nowait {
+	if x.shards.nowait {
 		return errWait
 	}
 	x.pending = nil
@@ -210,7 +210,7 @@ func (x *session) resolve() error {
 
 // reachFor makes pipe.Conn a conversation with a shard that can parse and
 // describe the statement: any that holds its tables.
-func (x *session) reachFor(st *planner.Statement, oids []uint32) error {
+func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 	u := use{on: st, readOnly: true, weak: true}
 	switch {
 	case st.Kind == planner.Virtual:
@@ -233,7 +233,7 @@ func (x *session) reachFor(st *planner.Statement, oids []uint32) error {
 		u.roam = brief
 	}
 	shard, err := x.choose(st, &planner.Args{OIDs: oids})
-	if err == nil && shard == several.Name && !x.inSeveral() {
+	if err == nil && shard == several.Name && !x.pipe.inSeveral() {
 		u.roam = brief // its keys are on several shards: each of them can describe it
 		switch {
 		case x.tx.conn != nil:
@@ -264,18 +264,18 @@ func (x *session) reachFor(st *planner.Statement, oids []uint32) error {
 		}
 	}
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard {
-		x.sending(u.roam)
+		x.pipe.sending(u.roam)
 		return nil
 	}
 	if err := x.leave(); err != nil {
 		return err
 	}
-	c, err := x.obtain(shard, u, x.settings)
+	c, err := x.shards.obtain(shard, u, x.gucs.settings)
 	if err != nil {
 		return err
 	}
 	x.pipe.Conn = c
-	x.sending(u.roam)
+	x.pipe.sending(u.roam)
 	return nil
 }
 
@@ -285,7 +285,7 @@ var (
 )
 
 // lookup finds a statement for Bind and Describe.
-func (x *session) lookup(name []byte) (*statement, error) {
+func (x *prepared) lookup(name []byte) (*statement, error) {
 	s, err := x.statements.Get(name)
 	if err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (x *session) bind(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
-	if x.nowait && !quick(s.plan) {
+	if x.shards.nowait && !quick(s.plan) {
 		return errWait
 	}
 	if err := x.readArgs(s.oids, rest); err != nil {
@@ -406,7 +406,7 @@ func (x *session) bind(f wire.Frame) error {
 		if err == nil {
 			u := useOf(st)
 			u.batched = true
-			x.hint = s.hint
+			x.shards.hint = s.hint
 			err = x.reach(shard, u)
 		}
 	}
@@ -436,7 +436,7 @@ func (x *session) bind(f wire.Frame) error {
 }
 
 // readArgs reads the parameters of a Bind's body after its two names into x.bound and x.args; they share the body's bytes.
-func (x *session) readArgs(oids []uint32, rest []byte) error {
+func (x *prepared) readArgs(oids []uint32, rest []byte) error {
 	m := &x.bound
 	m.ReadAfter(rest)
 	if _, err := m.Counts(); err != nil {
@@ -450,7 +450,7 @@ func (x *session) readArgs(oids []uint32, rest []byte) error {
 }
 
 // withValues is a Bind's body after its names, from which x.args were read, with other values.
-func (x *session) withValues(rest []byte, values [][]byte) []byte {
+func (x *prepared) withValues(rest []byte, values [][]byte) []byte {
 	out := append(make([]byte, 0, len(rest)+32*len(values)), rest[:2+2*len(x.args.Formats)+2]...)
 	for _, v := range values {
 		out = wire.AppendValue(out, v)
@@ -514,9 +514,9 @@ func (x *session) describe(f wire.Frame) error {
 		x.describeLocal(p.st)
 		return nil
 	}
-	x.dirty = true
+	x.pipe.dirty = true
 	x.runs(p.st)
-	x.sending(useOf(p.st).roam)
+	x.pipe.sending(useOf(p.st).roam)
 	x.pipe.DescribePortal(string(name), true, p.stmt, p.values)
 	p.described = true
 	return nil
@@ -554,20 +554,20 @@ func (x *session) execute(f wire.Frame) error {
 	if err := x.allowed(p.st); err != nil {
 		return err
 	}
-	x.m.parent = p.stmt.parent
+	x.stats.Parent = p.stmt.parent
 	if p.conn != nil {
 		if !p.ran && p.version != x.unit.version {
 			return sqlstate.New(sqlstate.SerializationFailure, "the shard map changed (version %d to %d) since the portal %q was bound: its key may be on another shard now", p.version, x.unit.version, name).
 				WithHint("nothing of it was done: run the transaction again")
 		}
-		if err := x.mayCall(p.st, p.calls); err != nil {
+		if err := x.gucs.mayCall(p.st, p.calls); err != nil {
 			return err
 		}
 		p.ran, x.unit.executed = true, true
-		x.dirty = true
-		x.m.runs(p.st)
+		x.pipe.dirty = true
+		x.stats.Runs(p.st)
 		x.runs(p.st)
-		x.sending(useOf(p.st).roam)
+		x.pipe.sending(useOf(p.st).roam)
 		if p.values != nil && !p.described && !p.st.Copy {
 			x.pipe.LearnColumns(string(name), p.stmt, p.values)
 			p.described = true
@@ -605,7 +605,7 @@ func (x *session) execute(f wire.Frame) error {
 		}
 		x.unit.executed = (p.st.Kind != planner.TxKind || p.st.Tx.Op == "set" || p.st.Tx.Op == "constraints") && (p.st.DDL == nil || !p.st.DDL.Concurrent)
 	}
-	return x.localRows(p.result, int(rows))
+	return x.w.localRows(p.result, int(rows))
 }
 
 func (x *session) close(f wire.Frame) error {
@@ -622,7 +622,7 @@ func (x *session) close(f wire.Frame) error {
 	default:
 		p, ok := x.portals.Take(name)
 		if ok && p.conn != nil && p.conn == x.pipe.Conn {
-			x.dirty = true
+			x.pipe.dirty = true
 			x.pipe.Close(name, true)
 			return nil
 		}
@@ -649,7 +649,7 @@ func (x *session) sync() error {
 	if !skipped {
 		err = x.resolve()
 	}
-	if x.pipe.Conn != nil && (x.dirty || x.pipe.Waiting() || x.pipe.Skipping()) && err == nil {
+	if x.pipe.Conn != nil && (x.pipe.dirty || x.pipe.Waiting() || x.pipe.Skipping()) && err == nil {
 		_, err = x.converse(executor.Sync)
 	} else if e := x.locals(); err == nil {
 		err = e
@@ -659,9 +659,9 @@ func (x *session) sync() error {
 
 // synced is sync after the answers.
 func (x *session) synced(skipped bool, err error) error {
-	if x.syncIgnored {
+	if x.pipe.syncIgnored {
 		// A COPY swallowed this Sync; the client sends another.
-		x.syncIgnored = false
+		x.pipe.syncIgnored = false
 		if err := x.extended(err); err != nil {
 			return err
 		}
@@ -688,19 +688,19 @@ func (x *session) synced(skipped bool, err error) error {
 			if x.pipe.Skipping() {
 				x.pipe.Conn.Break()
 			}
-			x.release()
+			x.pipe.release()
 		}
-	} else if x.outside() {
+	} else if x.pipe.outside() {
 		if x.pipe.Skipping() {
 			x.pipe.Conn.Break()
 		}
-		x.release()
+		x.pipe.release()
 	}
 	return x.endUnit()
 }
 
 // locals hands out answers of the router's own that wait for their turn.
-func (x *session) locals() error {
+func (x *unitRun) locals() error {
 	if x.pipe.Conn != nil {
 		return nil
 	}

@@ -35,7 +35,7 @@ const answerOfCall = 64 << 20
 // that goes, in every kind of transaction.
 func (x *session) functionCall(f wire.Frame) error {
 	err := x.drain()
-	if err == nil && x.outside() {
+	if err == nil && x.pipe.outside() {
 		err = x.leave()
 	}
 	if err == nil {
@@ -56,9 +56,9 @@ func (x *session) fastpath(body []byte) error {
 	if err := x.allowed(st); err != nil {
 		return err
 	}
-	x.m.runs(st)
+	x.stats.Runs(st)
 	if x.tx.state == txNone {
-		x.beginTx(txImplicit, "BEGIN")
+		x.tx.begins(txImplicit, "BEGIN")
 	}
 	text, err := x.reachWithin(st)
 	if err != nil {

@@ -21,18 +21,18 @@ import (
 const holdSetting = "cleave.hold_timeout"
 
 // holdTimeout is the session's bound; 0: it does not wait.
-func (x *session) holdTimeout() time.Duration {
-	if v, ok := x.settings.Get(holdSetting); ok {
+func (b *shardConns) holdTimeout() time.Duration {
+	if v, ok := b.gucs.settings.Get(holdSetting); ok {
 		if d, ok := several.Duration(unquoted(v)); ok {
 			return d
 		}
 	}
-	return x.srv.ex.HoldTimeout()
+	return b.ex.HoldTimeout()
 }
 
 // admit is asked before a statement is routed. It returns when the statement may go
 // where the map says; it may have waited for a newer one.
-func (x *session) admit(st *planner.Statement, args *planner.Args) error {
+func (x *prepared) admit(st *planner.Statement, args *planner.Args) error {
 	snap, private := x.snapshot()
 	if private {
 		// It waits for no move: that may wait for the tables which the schema change has locked.
@@ -55,34 +55,11 @@ func (x *session) admit(st *planner.Statement, args *planner.Args) error {
 	return x.snapshotHolds(st, args, snap)
 }
 
-// tied reports whether a transaction sees no other keys on its shards than when it
-// began: nothing has changed, or each statement has a snapshot of its own.
-func (x *session) tied(snap *shardmap.Snapshot) bool {
-	return x.tx.first == 0 || x.outlived() == nil && (x.tx.first == snap.Version() || !x.strict())
-}
-
-// outlived is the error of a transaction that is older than the router's lease: while
-// there was none nobody waited for it, and what it used may be another shard's by now.
-func (x *session) outlived() *sqlstate.Error {
-	if x.tx.first == 0 || x.turn.Term() == x.tx.term {
-		return nil
-	}
-	return &sqlstate.Error{Code: sqlstate.SerializationFailure, Retry: sqlstate.RetryTransaction,
-		Message: "the router lost its lease on the directory while the transaction was open: keys that it used may have moved since",
-		Hint:    "nothing was committed: run the transaction again"}
-}
-
-// clear reports whether admit has nothing to do for a statement without parameters.
-func (x *session) clear(st *planner.Statement) bool {
-	snap, private := x.snapshot()
-	return private || x.tied(snap) && (!snap.Holding() || x.tx.state == txNone && st.Held(snap, &planner.Args{}) == nil)
-}
-
 // snapshotHolds refuses a statement of a transaction with one snapshot if it needs
 // keys that were given to a shard after the transaction began: the snapshot on that
 // shard may be older than their arrival.
-func (x *session) snapshotHolds(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
-	if x.tx.first == 0 || x.tx.first == snap.Version() || x.tx.conn == nil && x.tx.schema == nil || !x.strict() {
+func (x *prepared) snapshotHolds(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
+	if x.tx.first == 0 || x.tx.first == snap.Version() || x.tx.conn == nil && x.tx.schema == nil || !x.tx.oneSnapshot() {
 		return nil
 	}
 	epoch := st.Epoch(snap, args)
@@ -97,13 +74,13 @@ func (x *session) snapshotHolds(st *planner.Statement, args *planner.Args, snap 
 
 // passes reports whether the statement goes on although its keys are held, because
 // its transaction used their owner before. gone: they are held no more.
-func (x *session) passes(t *shardmap.Transit) (passes, gone bool, err error) {
+func (x *prepared) passes(t *shardmap.Transit) (passes, gone bool, err error) {
 	h, ok := x.srv.ex.HoldOf(t)
 	if !ok {
 		return false, true, nil
 	}
 	before := x.turn.Before(&h)
-	if c := x.pipe.Conn; !before && x.tx.state == txNone && c != nil && c.Shard() == h.Owner && (x.wrote || x.dirty) {
+	if c := x.pipe.Conn; !before && x.tx.state == txNone && c != nil && c.Shard() == h.Owner && (x.pipe.wrote || x.pipe.dirty) {
 		before = x.unit.version < h.Since // the messages before Sync are one transaction
 	}
 	if !before {
@@ -121,7 +98,7 @@ func (x *session) passes(t *shardmap.Transit) (passes, gone bool, err error) {
 // waitsFor returns the transit for which the statement has to wait, nil if there is none: one
 // that holds its keys, or a cutover that has to write to a file to which its transaction
 // would write first. Such a one could wait for the part next, with the file's lock in its hand.
-func (x *session) waitsFor(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) (*shardmap.Transit, error) {
+func (x *prepared) waitsFor(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) (*shardmap.Transit, error) {
 	if t := st.Held(snap, args); t != nil {
 		if ok, _, err := x.passes(t); ok || err != nil {
 			return nil, err
@@ -142,12 +119,12 @@ func (x *session) waitsFor(st *planner.Statement, args *planner.Args, snap *shar
 }
 
 // await makes the statement wait while a key that it needs is held.
-func (x *session) await(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
+func (x *prepared) await(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
 	t, err := x.waitsFor(st, args, snap)
 	if t == nil {
 		return err
 	}
-	if x.nowait {
+	if x.shards.nowait {
 		return errWait
 	}
 	if x.pipe.Conn != nil && x.pipe.Waiting() {
@@ -158,7 +135,7 @@ func (x *session) await(st *planner.Statement, args *planner.Args, snap *shardma
 	if err := x.leased(); err != nil {
 		return err
 	}
-	if c := x.pipe.Conn; c != nil && x.tx.state == txNone && !onSeveral(c) && (x.wrote || x.dirty) {
+	if c := x.pipe.Conn; c != nil && x.tx.state == txNone && !onSeveral(c) && (x.pipe.wrote || x.pipe.dirty) {
 		x.turn.Use(c.Shard(), x.unit.version) // it stays open while the session waits
 	}
 	schema, began := snap.SchemaVersion(), time.Now()
@@ -182,12 +159,12 @@ func (x *session) await(st *planner.Statement, args *planner.Args, snap *shardma
 
 // awaitRelease waits until no key of the statement is held any more, or the
 // transaction may pass.
-func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot, t *shardmap.Transit, began time.Time) error {
+func (x *prepared) awaitRelease(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot, t *shardmap.Transit, began time.Time) error {
 	ctx, done := x.interrupts.waiting()
 	defer done()
-	hold := x.holdTimeout()
+	hold := x.shards.holdTimeout()
 	limit, timedOut := hold, false
-	if own := statementTimeout(x.settings); own > 0 && own < limit {
+	if own := statementTimeout(x.gucs.settings); own > 0 && own < limit {
 		limit, timedOut = own, true
 	}
 	bound, stop := context.WithDeadline(ctx, began.Add(limit))
@@ -220,7 +197,7 @@ func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *
 
 // writeLocks are the SQLite shards whose writer the session's transaction is: others may wait for these, and the
 // cutover for them.
-func (x *session) writeLocks() []string {
+func (x *prepared) writeLocks() []string {
 	c := x.tx.conn
 	if c == nil {
 		c = x.pipe.Conn
@@ -264,24 +241,8 @@ func endedFor(h *executor.Hold) *sqlstate.Error {
 	return e
 }
 
-// judgedApart reports whether a statement is parsed and described outside of its
-// transaction: in it, the parsing of a write would lock the table until its end, and
-// a transaction that then waits for a move would keep the source from being fenced.
-func (x *session) judgedApart(st *planner.Statement) bool {
-	snap, private := x.snapshot()
-	return snap.Holding() && !private && x.tx.conn != nil && x.pin == nil && !st.ReadOnly
-}
-
-// uses notes that the transaction is open on a shard.
-func (x *session) uses(shard string) {
-	x.turn.Use(shard, x.unit.version)
-	if x.tx.state != txNone && x.tx.first == 0 {
-		x.tx.first, x.tx.term = x.unit.version, x.turn.Term()
-	}
-}
-
 // unused notes that nothing is open on a shard any more: nobody asks for its end now.
-func (x *session) unused() {
+func (x *unitRun) unused() {
 	x.turn.Unuse()
 	if x.interrupts.ending.Load() != nil {
 		x.interrupts.ending.Store(nil)
@@ -291,16 +252,16 @@ func (x *session) unused() {
 // startsOver reports whether what failed outside of a transaction block is run again, because it failed only to make way for a move: nothing
 // of it has reached the client, nothing is committed, and nobody else has asked for its end. It is rolled back first, so that it waits for the
 // part as one does that comes now. One whose table becomes another one is not: by the new map it could come before the shards have it.
-func (x *session) startsOver(err error) bool {
-	if h := x.interrupts.ending.Load(); h == nil || h.Table != "" || x.tx.state != txNone || x.tx.schema != nil || x.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.interrupts.calledOff() {
+func (x *unitRun) startsOver(err error) bool {
+	if h := x.interrupts.ending.Load(); h == nil || h.Table != "" || x.tx.state != txNone || x.tx.schema != nil || x.shards.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.interrupts.calledOff() {
 		return false
 	}
 	c := x.pipe.Conn
-	if c != nil && !x.pipe.Skipping() && (x.dirty || x.pipe.Waiting()) {
+	if c != nil && !x.pipe.Skipping() && (x.pipe.dirty || x.pipe.Waiting()) {
 		c.Break() // its implicit transaction is open
 	}
 	if c != nil {
-		x.retried(c.Shard())
+		x.stats.Retried(c.Shard())
 	}
 	if x.undo() != nil {
 		return false
@@ -317,19 +278,19 @@ func inDoubt(err error) bool { return sqlstate.CodeOf(err) == sqlstate.Transacti
 
 // giveWay rolls the transaction back if it has been asked for. The client is told at
 // its next statement.
-func (x *session) giveWay() {
+func (x *unitRun) giveWay() {
 	h := x.interrupts.ending.Load()
 	if h == nil || x.tx.state == txNone || x.tx.lost || x.tx.schema != nil {
 		return
 	}
-	if x.outside() {
+	if x.pipe.outside() {
 		x.pipe.Conn.Break()
-		x.release()
+		x.pipe.release()
 	}
 	c := x.tx.conn
 	x.tx.conn, x.tx.lost, x.tx.failed, x.tx.ended = nil, true, true, endedFor(h)
 	if c != nil {
-		if x.pipe.Conn == c && (x.dirty || x.pipe.Waiting() || x.pipe.Skipping()) || c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) != nil {
+		if x.pipe.Conn == c && (x.pipe.dirty || x.pipe.Waiting() || x.pipe.Skipping()) || c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) != nil {
 			c.Break()
 		}
 		x.pipe.Reset()
@@ -339,10 +300,10 @@ func (x *session) giveWay() {
 				c.Break()
 			}
 		}
-		c.SetSettings(x.tx.before)
+		c.SetSettings(x.gucs.before)
 		c.Release()
 	}
-	x.dirty, x.wrote, x.sends = false, false, 0
+	x.pipe.forget()
 	x.portals.Ended(nil)
 	x.unused()
 	if h.Table != "" {
@@ -355,7 +316,7 @@ func (x *session) giveWay() {
 
 // insteadOf is the error that the client gets instead of another one: the first
 // after its transaction was ended says why.
-func (x *session) insteadOf(err error) error {
+func (x *unitRun) insteadOf(err error) error {
 	if h := x.interrupts.ending.Load(); h != nil && !inDoubt(err) {
 		if x.tx.state == txNone || x.tx.schema != nil {
 			return endedFor(h)

@@ -79,7 +79,7 @@ func (s *sessionSequences) took(q *shardmap.Sequence, v int64) {
 
 // evaluate returns the values of a statement as text. args are the client's own
 // parameters, which setval may need.
-func (x *session) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, error) {
+func (x *prepared) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, error) {
 	ctx, done := x.interrupts.waiting()
 	defer done()
 	out := make([][]byte, len(f.Values))
@@ -118,7 +118,7 @@ func (x *session) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, error
 
 // evaluateRun evaluates the first value and those after it that come from the
 // same source, and returns how many they are: rows of one INSERT take one block.
-func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out [][]byte, args *planner.Args) (int, error) {
+func (x *prepared) evaluateRun(ctx context.Context, list []planner.FillValue, out [][]byte, args *planner.Args) (int, error) {
 	v, src := &list[0], x.srv.ids
 	n := 1
 	for n < len(list) && list[n].Source == v.Source && list[n].Sequence == v.Sequence {
@@ -150,7 +150,7 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 		at, ok := x.sequences.current[x.sequences.last]
 		ok = ok && slices.ContainsFunc(x.srv.ex.Snapshot().State().Sequences, func(q shardmap.Sequence) bool { return lifeOf(&q) == x.sequences.last })
 		switch {
-		case (x.sequences.elsewhere || x.sequences.last == "") && !x.srv.plainDefault():
+		case (x.sequences.elsewhere || x.sequences.last == "") && !plainDefault(x.srv.ex):
 			if at, err = x.lastOwn(at, ok); err == nil {
 				numbers, n = append(numbers, at), 1
 			}
@@ -210,9 +210,9 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 }
 
 // mayWrite refuses in a read-only transaction what no shard refuses there.
-func (x *session) mayWrite(what string) error {
+func (x *prepared) mayWrite(what string) error {
 	readOnly := x.tx.readOnly
-	if v, ok := x.settings.Get("default_transaction_read_only"); ok && !hasModes(x.tx.begin) {
+	if v, ok := x.gucs.settings.Get("default_transaction_read_only"); ok && !hasModes(x.tx.begin) {
 		readOnly = readOnly || isOn(v)
 	}
 	if readOnly {
@@ -222,8 +222,8 @@ func (x *session) mayWrite(what string) error {
 }
 
 // plainDefault reports whether the default shard has no sequences of its own.
-func (s *Server) plainDefault() bool {
-	snap := s.ex.Snapshot()
+func plainDefault(ex *executor.Executor) bool {
+	snap := ex.Snapshot()
 	sh, ok := snap.Shard(snap.State().DefaultShard)
 	return ok && !sh.Can().Sequences
 }
@@ -259,7 +259,7 @@ func intArg(args *planner.Args, param int) (n int64, null bool, err error) {
 
 // fillText returns the text of a statement of the simple protocol with its
 // values, by which x.args routes it.
-func (x *session) fillText(st *planner.Statement) (string, error) {
+func (x *prepared) fillText(st *planner.Statement) (string, error) {
 	values, err := x.evaluate(st.Fill, nil)
 	if err != nil {
 		return "", err
@@ -270,7 +270,7 @@ func (x *session) fillText(st *planner.Statement) (string, error) {
 
 // fillArgs adds a statement's values to the parameters of a Bind: to x.args, and to
 // rest, the Bind's body after its names, which readArgs has read.
-func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
+func (x *prepared) fillArgs(s *statement, rest []byte) ([]byte, error) {
 	st, a := s.plan, &x.args
 	const most = 1<<16 - 1
 	own := len(a.Values)
@@ -315,7 +315,7 @@ func (s *statement) Parameters() int {
 // bounds refuses new bounds of a sequence that leave out where it is, as PostgreSQL
 // does (init_params of sequence.c). What another router has taken counts as given, as
 // the values do that a session of PostgreSQL holds by CACHE.
-func (x *session) bounds(changes []planner.SequenceChange) error {
+func (x *prepared) bounds(changes []planner.SequenceChange) error {
 	for i := range changes {
 		c := &changes[i]
 		if c.Op != "alter" || c.Was.Min == c.Sequence.Min && c.Was.Max == c.Sequence.Max {
@@ -338,15 +338,15 @@ func (x *session) bounds(changes []planner.SequenceChange) error {
 
 // retire deletes the records of sequences that are gone. What is left behind takes
 // a little room, and nothing else.
-func (x *session) retire(gone []shardmap.Sequence) {
+func (s *Server) retire(gone []shardmap.Sequence) {
 	if len(gone) == 0 {
 		return
 	}
 	ctx, stop := timeLeft()
 	defer stop()
 	for i := range gone {
-		if err := x.srv.ids.sequences.Forget(ctx, &gone[i]); err != nil {
-			x.srv.log.Warn("the record of a dropped sequence could not be deleted", "sequence", gone[i].QualifiedName(), "error", err)
+		if err := s.ids.sequences.Forget(ctx, &gone[i]); err != nil {
+			s.log.Warn("the record of a dropped sequence could not be deleted", "sequence", gone[i].QualifiedName(), "error", err)
 			return
 		}
 	}

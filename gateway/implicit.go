@@ -15,7 +15,7 @@ func undoable(st *planner.Statement) bool {
 
 // implicitly makes the messages up to the next Sync an implicit transaction, unless the statement at hand is the only one among them.
 // executes says how many Execute messages of it are still to come.
-func (x *session) implicitly(executes int) error {
+func (x *commands) implicitly(executes int) error {
 	if x.tx.state != txNone || x.message != nil || !x.unit.executed && x.lastOfUnit(executes) {
 		return nil
 	}
@@ -23,20 +23,20 @@ func (x *session) implicitly(executes int) error {
 }
 
 // inTransaction makes the messages up to the next Sync an implicit transaction, if there is none.
-func (x *session) inTransaction() error {
+func (x *unitRun) inTransaction() error {
 	if x.tx.state != txNone {
 		return nil
 	}
 	if err := x.joinUnit(); err != nil || x.tx.state != txNone {
 		return err
 	}
-	x.beginTx(txImplicit, "BEGIN")
+	x.tx.begins(txImplicit, "BEGIN")
 	x.tx.snapped = x.unit.snapped
 	return nil
 }
 
 // lastOfUnit reports whether the client's messages up to Sync are known, and begin no other statement.
-func (x *session) lastOfUnit(executes int) bool {
+func (x *commands) lastOfUnit(executes int) bool {
 	for b := x.coming; len(b) > 0; {
 		f, rest, ok, err := wire.Cut(b)
 		if err != nil || !ok {
@@ -59,12 +59,12 @@ func (x *session) lastOfUnit(executes int) bool {
 
 // joinUnit leaves the conversation of the messages since the last Sync. If they wrote, or share a snapshot, their transaction becomes an
 // implicit one of the session.
-func (x *session) joinUnit() error {
-	if x.nowait {
+func (x *unitRun) joinUnit() error {
+	if x.shards.nowait {
 		return errWait
 	}
 	c := x.pipe.Conn
-	if c == nil || x.virtual() || !x.wrote && !(x.strictIsolation() && x.dirty) {
+	if c == nil || x.pipe.virtual() || !x.pipe.wrote && !(x.gucs.oneSnapshot() && x.pipe.dirty) {
 		return x.leave()
 	}
 	if err := x.drain(); err != nil {
@@ -73,19 +73,19 @@ func (x *session) joinUnit() error {
 	if x.pipe.Conn != c { // a statement that waited to be parsed has brought it elsewhere
 		return x.joinUnit()
 	}
-	wrote, since := x.wrote, x.srv.ex.Snapshot()
-	if _, err := x.exec(c, "BEGIN"); err != nil {
+	wrote, since := x.pipe.wrote, x.srv.ex.Snapshot()
+	if _, err := x.shards.exec(c, "BEGIN"); err != nil {
 		c.Break()
-		x.release()
-		return x.shardSaid(c, err)
+		x.pipe.release()
+		return x.shards.shardSaid(c, err)
 	}
-	x.beginTx(txImplicit, "BEGIN")
+	x.tx.begins(txImplicit, "BEGIN")
 	x.tx.conn, x.tx.weak, x.tx.since, x.tx.snapped = c, false, since, true
-	if x.dirty = false; wrote {
+	if x.pipe.dirty = false; wrote {
 		x.tx.ran = 1
 	}
 	if !onSeveral(c) { // which says so itself
-		x.uses(c.Shard())
+		x.tx.uses(c.Shard(), x.unit.version)
 	}
 	return nil
 }

@@ -27,12 +27,12 @@ func unreadKey(st *planner.Statement, err error) bool {
 // default shard reads them under the session's settings.
 //
 // Errors: the shard's, with the literal's place.
-func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) {
-	words, err := x.srv.ex.KeyTexts(x, text, x.settings, snap)
+func (b *shardConns) keyText(text string, snap *shardmap.Snapshot) (string, error) {
+	words, err := b.ex.KeyTexts(b, text, b.gucs.settings, snap)
 	if err != nil || len(words) == 0 {
 		return text, err
 	}
-	values, err := x.keyValues(text, words, snap)
+	values, err := b.keyValues(text, words, snap)
 	if err != nil {
 		return "", err
 	}
@@ -40,8 +40,8 @@ func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) 
 }
 
 // keyValues has the default shard compute the values of words in a text. Errors: the shard's, with the word's place.
-func (x *session) keyValues(text string, words []planner.PreparedWord, snap *shardmap.Snapshot) ([]string, error) {
-	c, err := x.acquire(snap.State().DefaultShard, x.settings)
+func (b *shardConns) keyValues(text string, words []planner.PreparedWord, snap *shardmap.Snapshot) ([]string, error) {
+	c, err := b.acquire(snap.State().DefaultShard, b.gucs.settings)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +49,10 @@ func (x *session) keyValues(text string, words []planner.PreparedWord, snap *sha
 	values := make([]string, 0, len(words))
 	for from := 0; from < len(words); from += keyTextsAtOnce {
 		some := words[from:min(from+keyTextsAtOnce, len(words))]
-		sql, places := question(some, x.srv.plainDefault())
-		res, err := x.exec(c, sql)
+		sql, places := question(some, plainDefault(b.ex))
+		res, err := b.exec(c, sql)
 		if err != nil {
-			return nil, moved(x.shardSaid(c, err), func(at int) int { return placeOf(text, some, places, at) })
+			return nil, moved(b.shardSaid(c, err), func(at int) int { return placeOf(text, some, places, at) })
 		}
 		if len(res.Rows) != 1 || len(res.Rows[0]) != len(some) {
 			return nil, sqlstate.New(sqlstate.InternalError, "the shard gave no values of literals")
@@ -66,12 +66,12 @@ func (x *session) keyValues(text string, words []planner.PreparedWord, snap *sha
 
 // keyParams is keyText for the parameters of a Bind, which readArgs has read from rest, the body after its names. It changes x.args,
 // and returns the body with the values.
-func (x *session) keyParams(st *planner.Statement, rest []byte) ([]byte, error) {
+func (x *prepared) keyParams(st *planner.Statement, rest []byte) ([]byte, error) {
 	list := st.KeyParams(&x.args)
 	switch {
 	case len(list) == 0 || x.tx.state != txNone && x.tx.failed:
 		return rest, nil
-	case x.nowait:
+	case x.shards.nowait:
 		return nil, errWait
 	}
 	var words []planner.PreparedWord
@@ -81,7 +81,7 @@ func (x *session) keyParams(st *planner.Statement, rest []byte) ([]byte, error) 
 		}
 	}
 	snap, _ := x.snapshot()
-	values, err := x.keyValues("", words, snap)
+	values, err := x.shards.keyValues("", words, snap)
 	if err != nil {
 		return nil, err
 	}
@@ -129,29 +129,4 @@ func placeOf(text string, words []planner.PreparedWord, places []int, at int) in
 		}
 	}
 	return 0
-}
-
-// planKeyed plans a text again if it has literals for shard keys that only a shard can read. st and err are the first planning's
-// result. It returns the text that was planned beside the plan.
-func (x *session) planKeyed(st *planner.Statement, err error, sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, []byte, error) {
-	switch {
-	case !unreadKey(st, err) || x.tx.state != txNone && x.tx.failed:
-		return st, sql, err
-	case x.nowait:
-		return nil, nil, errWait
-	}
-	text, e := x.keyText(string(sql), snap)
-	switch {
-	case e != nil && err == nil && sqlstate.CodeOf(e) != sqlstate.QueryCanceled:
-		return st, sql, nil // the shards say what is wrong with the whole statement
-	case e != nil:
-		return nil, nil, e
-	case text == string(sql):
-		return st, sql, err
-	}
-	keyed, e := x.srv.ex.Plan(x, []byte(text), x.settings, snap, private)
-	if e != nil {
-		return nil, nil, moved(e, func(at int) int { return planner.Place(text, at, string(sql)) })
-	}
-	return keyed, []byte(text), nil
 }

@@ -66,13 +66,13 @@ func (l *laned) init(nc net.Conn) {
 
 // parkable reports whether the loop can run the session.
 func (x *session) parkable() bool {
-	return x.lane.client != nil && !x.early && x.tx.state == txNone && x.pipe.Conn == nil && !x.listener.Listens() && !x.unit.open && !x.skip &&
+	return x.lane.client != nil && !x.gucs.early && x.tx.state == txNone && x.pipe.Conn == nil && !x.listener.Listens() && !x.unit.open && !x.skip &&
 		x.pending == nil && x.w.err == nil && len(x.w.buf) == 0 && x.r.Buffered() == 0
 }
 
 // park lets the loop run the session until it hands it back. An error ends the session.
 func (x *session) park() error {
-	x.nowait, x.w.hold = true, true
+	x.shards.nowait, x.w.hold = true, true
 	x.lane.client.Watch(x)
 	l := <-x.lane.out
 	x.srv.metrics.LaneLeft(l.how != toRead)
@@ -109,8 +109,8 @@ func (x *session) finishFlight(err error) error {
 	if x.lane.flight.end == executor.Sync {
 		return x.synced(false, err)
 	}
-	if err == nil && x.outside() {
-		x.release()
+	if err == nil && x.pipe.outside() {
+		x.pipe.release()
 	}
 	return x.queried(err)
 }
@@ -128,7 +128,7 @@ func (x *session) handOver(l landing) {
 		client.Again()
 	}
 	x.lane.flying, x.lane.spoke = false, false
-	x.nowait, x.w.hold = false, false
+	x.shards.nowait, x.w.hold = false, false
 	x.r.Give(x.lane.rest)
 	x.lane.rest = nil
 	client.Leave()
@@ -220,7 +220,7 @@ func (x *session) units(b []byte) {
 	for len(b) > 0 {
 		f := wire.Frame(b[:1+binary.BigEndian.Uint32(b[1:])])
 		if !x.unit.open {
-			x.unit.began = now
+			x.stats.Began = now
 			x.beginUnit()
 		}
 		flying, err := x.step(f)
@@ -326,7 +326,7 @@ func (x *session) quickQuery(f wire.Frame) error {
 	}
 	// As in simple. The plan is found whether or not there are comments.
 	sql, parent, _ := trace.CutEnd(body[:len(body)-1])
-	x.unit.parent = parent
+	x.stats.Unit = parent
 	if i := bytes.IndexByte(sql, ';'); i >= 0 {
 		if len(bytes.TrimSpace(sql[i+1:])) > 0 {
 			return errWait
@@ -337,21 +337,21 @@ func (x *session) quickQuery(f wire.Frame) error {
 		return errWait
 	}
 	var err error
-	if x.hint, err = hintOf(sql); err != nil {
+	if x.shards.hint, err = hintOf(sql); err != nil {
 		return errWait
 	}
 	if rest, p, ok := trace.CutBegin(sql); ok {
-		sql, x.unit.parent = rest, p
+		sql, x.stats.Unit = rest, p
 	}
 	snap, _ := x.snapshot()
-	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.settings, snap)
+	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.gucs.settings, snap)
 	if !routed || !quick(st) || st.Secret != "" || r.Held != nil || x.tx.state != txNone && snap.Holding() {
 		return errWait
 	}
 	if err := x.reach(r.Shard, useOf(st)); err != nil {
 		return err
 	}
-	x.m.runs(st)
+	x.stats.Runs(st)
 	x.countText(snap, st, &r, sql)
 	x.forgetUnnamed()
 	x.pipe.QueryFrame(f)
@@ -361,9 +361,9 @@ func (x *session) quickQuery(f wire.Frame) error {
 // takeOff sends what is pending.
 func (x *session) takeOff(now time.Time) {
 	c, l := x.pipe.Conn, &x.lane
-	l.flight.roam = x.sent()
+	l.flight.roam = x.pipe.sent()
 	l.flying = true
-	x.setRunning(c) // nothing ran, so that no cancel holds the lock for long
+	x.shards.setRunning(c) // nothing ran, so that no cancel holds the lock for long
 	news := c.Lane().Take(x)
 	all, err := x.pipe.Start(l.flight.end, now)
 	switch {
@@ -401,7 +401,7 @@ func (x *session) heard() {
 func (x *session) landed(o executor.Outcome) {
 	l := &x.lane
 	// A slow statement's line is the goroutine's: the log may wait for its reader.
-	slow := int64(x.lane.client.Loop().Now().Sub(x.unit.began)) >= x.srv.slow.at.Load()
+	slow := x.srv.sinks.IsSlow(x.lane.client.Loop().Now().Sub(x.stats.Began))
 	if o.Err != nil || slow || !x.interrupts.landed() {
 		x.handOver(landing{how: toJudge, o: o})
 		return

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -19,11 +18,8 @@ import (
 // and the write has landed. That no row was found is not exempt: guards are
 // asked about rows, and the key's may be elsewhere by now.
 
-// errLease ends the relaying of an answer that the lease does not cover.
-var errLease = errors.New("gateway: the lease ran out")
-
 // leased refuses a statement before it goes to a shard.
-func (x *session) leased() error {
+func (x *unitRun) leased() error {
 	if x.turn.Holds() {
 		return nil
 	}
@@ -32,59 +28,15 @@ func (x *session) leased() error {
 	return e
 }
 
-// guardAnswer is asked before a part of an answer goes to the client.
-func (x *session) guardAnswer(b []byte) error {
-	if x.turn.Holds() || x.pipe.Conn == nil || x.virtual() {
-		return nil
-	}
-	if x.tx.state == txNone && x.wrote && x.alone && !x.several && accepted(b) {
-		return nil
-	}
-	return errLease
-}
-
-// accepted reports whether b, a part of the answer to a write, says nothing but
-// what the shard's guard has vouched for: which rows were written. Rows count as
-// such if the end of the answer is there too and says so.
-func accepted(b []byte) bool {
-	rows := false
-	for len(b) > 0 {
-		f, rest, ok, err := wire.Cut(b)
-		if err != nil || !ok {
-			return false
-		}
-		b = rest
-		switch f.Type() {
-		case wire.DataRow:
-			rows = true
-		case wire.CopyData:
-			return false
-		case wire.CommandComplete:
-			if wire.Reads(f.Body()) {
-				return false
-			}
-			rows = false
-		}
-	}
-	return !rows
-}
-
-// counted notes whether what is sent now is one statement and the only thing
-// that was sent since the last Sync.
-func (x *session) counted() {
-	x.flights++
-	x.alone = x.flights == 1 && x.pipe.Statements() == 1
-}
-
 // leaseLost deals with an answer that errLease has stopped, and says what is
 // known about the outcome; nil if cause is something else.
-func (x *session) leaseLost(cause error, end byte) error {
+func (x *unitRun) leaseLost(cause error, end byte) error {
 	if !errors.Is(cause, errLease) {
 		return nil
 	}
 	c := x.pipe.Conn
 	c.Break()
-	wrote, inTx := x.wrote, x.tx.state != txNone && !x.outside()
+	wrote, inTx := x.pipe.wrote, x.tx.state != txNone && !x.pipe.outside()
 	e := x.srv.ex.NotServing().OnShard(c.Shard())
 	if inTx {
 		x.loseTx()
@@ -92,7 +44,7 @@ func (x *session) leaseLost(cause error, end byte) error {
 		e.Retry = sqlstate.RetryTransaction
 		return e
 	}
-	x.release()
+	x.pipe.release()
 	if wrote && end != executor.Flush {
 		e.Code, e.Retry = sqlstate.TransactionUnknown, sqlstate.RetryUnknown
 		e.Hint = "some of the statements before Sync were writes: look whether they landed before you run them again"

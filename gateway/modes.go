@@ -173,7 +173,7 @@ func (t *transaction) chained(now *executor.Settings, committed bool) modes {
 }
 
 // setTransaction runs SET TRANSACTION inside a block.
-func (x *session) setTransaction(st *planner.Statement) error {
+func (x *commands) setTransaction(st *planner.Statement) error {
 	if st.Tx.Session {
 		return x.setCharacteristics(st)
 	}
@@ -193,7 +193,7 @@ func (x *session) setTransaction(st *planner.Statement) error {
 	if !x.tx.bindable() {
 		return x.relayModes(st.Text, false)
 	}
-	if err := x.rememberModes(st.Text); err != nil {
+	if err := x.tx.remember(st.Text); err != nil {
 		return err
 	}
 	x.w.complete(st.Tag)
@@ -203,16 +203,19 @@ func (x *session) setTransaction(st *planner.Statement) error {
 // bindable reports whether the transaction is on no shard yet.
 func (t *transaction) bindable() bool { return t.conn == nil && t.schema == nil }
 
+// deferring reports whether the shard that it comes to has yet to be told what is set.
+func (t *transaction) deferring() bool { return t.bindable() || t.weak }
+
 // rememberModes keeps a SET TRANSACTION for the shard that the transaction will come to.
-func (x *session) rememberModes(text string) error {
-	if len(x.tx.log) >= x.srv.limits.DeferredMax {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
+func (t *transaction) remember(text string) error {
+	if len(t.log) >= t.deferredMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(t.log))
 	}
-	if err := x.tx.late(readModes(text)); err != nil {
+	if err := t.late(readModes(text)); err != nil {
 		return err
 	}
-	x.tx.log, x.tx.modes = append(x.tx.log, text), append(x.tx.modes, text)
-	x.tx.noteAccess(text)
+	t.log, t.modes = append(t.log, text), append(t.modes, text)
+	t.noteAccess(text)
 	return nil
 }
 
@@ -224,7 +227,7 @@ func (t *transaction) noteAccess(text string) {
 }
 
 // relayModes runs a SET TRANSACTION on the transaction's shard. Its answer goes to the client, unless it is the router's own.
-func (x *session) relayModes(text string, own bool) error {
+func (x *commands) relayModes(text string, own bool) error {
 	if x.tx.schema != nil {
 		return sqlstate.Refuse("SET TRANSACTION after a schema change is not supported", "give the options with BEGIN")
 	}
@@ -239,14 +242,14 @@ func (x *session) relayModes(text string, own bool) error {
 	x.pipe.Conn = x.tx.conn
 	if x.tx.weak {
 		x.tx.weak = false
-		x.uses(x.tx.conn.Shard())
+		x.tx.uses(x.tx.conn.Shard(), x.unit.version)
 	}
-	x.sending(anchored)
+	x.pipe.sending(anchored)
 	var err error
 	if own {
 		if err = x.drain(); err == nil {
-			if _, err = x.exec(x.tx.conn, text); err != nil {
-				err = x.shardSaid(x.tx.conn, err)
+			if _, err = x.shards.exec(x.tx.conn, text); err != nil {
+				err = x.shards.shardSaid(x.tx.conn, err)
 			}
 		}
 	} else {

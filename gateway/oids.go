@@ -2,38 +2,24 @@ package gateway
 
 import (
 	"encoding/binary"
-	"errors"
 	"slices"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
-	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Clients number types as the default shard does. What the messages of a Pipeline do not
 // show (a parameter's type, a portal's columns) the session says; see executor/oids.go.
 
 // numbers makes sure that pipe.Conn knows the OIDs of a statement's declared types.
-func (x *session) numbers(s *statement) error {
+func (x *prepared) numbers(s *statement) error {
 	if len(s.oids) == 0 {
 		return nil
 	}
-	_, err := x.pipe.Conn.OIDs(s.oids, !x.nowait)
-	return x.numbered(err)
-}
-
-func (x *session) numbered(err error) error {
-	var se *sqlstate.Error
-	switch {
-	case err == nil || errors.As(err, &se):
-		return err
-	case errors.Is(err, executor.ErrUnknownOID):
-		return errWait
-	}
-	return sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the OIDs of types could not be asked for").OnShard(x.pipe.Conn.Shard()).
-		WithHint("nothing was done: run it again; `cleave doctor` says which shards answer")
+	_, err := x.pipe.Conn.OIDs(s.oids, !x.shards.nowait)
+	return x.pipe.numbered(err)
 }
 
 // numberedColumns reports whether values of a RowDescription's columns may have OIDs
@@ -55,7 +41,7 @@ func numberedColumns(body []byte) bool {
 // numberedBind translates the parameters of a Bind for pipe.Conn, and finds out
 // whether the rows of the portal will have to be. rest is the body after its names, which
 // x.args were read from.
-func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
+func (x *prepared) numberedBind(p *portal, rest []byte) ([]byte, error) {
 	p.values, p.described = nil, false
 	if !slices.Contains(x.args.Formats, 1) && !binaryFormats(x.bound.Tail) || !x.pipe.Conn.Foreign() {
 		return rest, nil
@@ -71,9 +57,9 @@ func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
 	if types == nil {
 		types = s.oids
 	}
-	values, err := x.pipe.Conn.Values(types, x.args.Formats, x.args.Values, !x.nowait)
+	values, err := x.pipe.Conn.Values(types, x.args.Formats, x.args.Values, !x.shards.nowait)
 	if err != nil {
-		return nil, x.numbered(err)
+		return nil, x.pipe.numbered(err)
 	}
 	if len(values) == 0 || &values[0] == &x.args.Values[0] {
 		return rest, nil
@@ -83,11 +69,11 @@ func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
 
 // typed makes sure that the types of a statement's parameters are known if one of x.args, in
 // binary, could have OIDs inside: the shard is asked.
-func (x *session) typed(s *statement) error {
+func (x *prepared) typed(s *statement) error {
 	if s.types != nil || !x.mayNumber(s) {
 		return nil
 	}
-	if x.nowait {
+	if x.shards.nowait {
 		return errWait
 	}
 	relay := x.pending == s
@@ -103,7 +89,7 @@ func (x *session) typed(s *statement) error {
 
 // mayNumber reports whether a value of x.args, in binary and of a type that nobody has told, could
 // have OIDs of one's own inside.
-func (x *session) mayNumber(s *statement) bool {
+func (x *prepared) mayNumber(s *statement) bool {
 	for i, v := range x.args.Values {
 		if (i < len(s.oids) && s.oids[i] != 0) || wire.FormatAt(x.args.Formats, i) != 1 || !numberedSize(v) {
 			continue
@@ -133,7 +119,7 @@ func binaryFormats(b []byte) bool {
 
 // copied finds out which columns of a COPY (query) TO STDOUT in binary have OIDs inside
 // that pipe.Conn's shard has of its own; nil if there is nothing to translate.
-func (x *session) copied(st *planner.Statement) (*executor.Columns, error) {
+func (x *prepared) copied(st *planner.Statement) (*executor.Columns, error) {
 	if st.CopyRows == "" || !x.pipe.Conn.Foreign() {
 		return nil, nil
 	}
@@ -142,7 +128,7 @@ func (x *session) copied(st *planner.Statement) (*executor.Columns, error) {
 	}
 	values := &executor.Columns{}
 	const portal = "cleave_copied" // the unnamed one may be the client's
-	x.dirty = true
+	x.pipe.dirty = true
 	x.pipe.Unnamed(values, st.CopyRows, nil, x.pipe.Conn.Settings(), false)
 	x.pipe.Bind(portal, "", []byte{0, 0, 0, 0, 0, 1, 0, 1}, false)
 	x.pipe.LearnColumns(portal, nil, values)

@@ -81,8 +81,8 @@ func own(s *planner.Set) bool {
 }
 
 // setOwn runs SET and RESET of the router's own settings.
-func (x *session) setOwn(st *planner.Statement) error {
-	next, keep, err := x.after(st.Set)
+func (x *commands) setOwn(st *planner.Statement) error {
+	next, keep, err := x.gucs.after(st.Set)
 	if err != nil {
 		return err
 	}
@@ -92,23 +92,23 @@ func (x *session) setOwn(st *planner.Statement) error {
 	x.unit.effects = true
 	switch {
 	case x.tx.state != txNone:
-		x.settings, x.tx.keep = next, keep
+		x.gucs.settings, x.gucs.keep = next, keep
 	case st.Set.Local:
 		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
 	default:
-		x.settings = keep
+		x.gucs.settings = keep
 	}
 	x.w.complete(st.Tag)
 	return nil
 }
 
 // showOwn answers SHOW of the router's own settings.
-func (x *session) showOwn(st *planner.Statement) *localResult {
+func (x *commands) showOwn(st *planner.Statement) *localResult {
 	name := strings.ToLower(st.Set.Name)
-	hint := x.hint
-	x.hint = readHint{}
-	r := x.rule()
-	x.hint = hint
+	hint := x.shards.hint
+	x.shards.hint = readHint{}
+	r := x.shards.rule()
+	x.shards.hint = hint
 	v := ownSettings[name].otherwise
 	if v == "" {
 		v = x.srv.several.Defaults().Show(name)
@@ -122,9 +122,9 @@ func (x *session) showOwn(st *planner.Statement) *localResult {
 			v = r.lagMax.String()
 		}
 	case holdSetting:
-		v = x.holdTimeout().String()
+		v = x.shards.holdTimeout().String()
 	default:
-		if set, ok := x.settings.Get(name); ok {
+		if set, ok := x.gucs.settings.Get(name); ok {
 			v = unquoted(set)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -38,7 +37,7 @@ func (s *Server) survive(nc net.Conn, x *session) {
 // abandon closes the shards' conversations of a session that cannot go on. It
 // relies on nothing of the session's state and takes none of its locks.
 func (x *session) abandon() {
-	held, change := x.holder.Conns(), x.tx.schema
+	held, change := x.shards.holder.Conns(), x.tx.schema
 	for _, c := range held {
 		c.Break()
 		_ = c.Close() // it is given up
@@ -50,47 +49,22 @@ func (x *session) abandon() {
 		}
 	}
 	if change != nil {
-		x.rollBackAfter(change)
+		x.srv.rollBackAfter(change)
 	}
-	for _, c := range x.holder.Conns() {
+	for _, c := range x.shards.holder.Conns() {
 		c.Release()
 	}
 }
 
 // rollBackAfter ends a schema change after a fault. It gives its conversations back by itself; closed ones are
 // seen to be broken, and what they did is rolled back by their shards.
-func (x *session) rollBackAfter(change *schema.Tx) {
+func (s *Server) rollBackAfter(change *schema.Tx) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			x.srv.log.Error("a schema change could not be rolled back after a fault", "fault", fault)
+			s.log.Error("a schema change could not be rolled back after a fault", "fault", fault)
 		}
 	}()
 	ctx, stop := timeLeft()
 	defer stop()
 	change.Rollback(ctx)
-}
-
-// takesBack takes back the shards' connections that the session holds without knowing of them any more. There are none, but for
-// a defect: each costs the pool a connection for as long as the session lasts.
-func (x *session) takesBack() {
-	for _, c := range x.holder.Lost(x) {
-		x.srv.log.Error("a connection was taken back that a session had lost: please report it", telemetry.KeyShard, c.Shard(), "session", x.pid)
-		c.Reclaim()
-	}
-}
-
-// Knows implements [executor.Owner].
-func (x *session) Knows(c *executor.Conn) bool {
-	if c == x.pin || c == x.tx.conn || c == x.pipe.Conn || x.tx.schema != nil || slices.Contains(x.tx.bound, c) {
-		return true
-	}
-	for _, of := range []*executor.Conn{x.tx.conn, x.pipe.Conn} {
-		if of == nil {
-			continue
-		}
-		if s, ok := of.Conn.(*several.Conn); ok && s.Holds(c) {
-			return true
-		}
-	}
-	return false
 }

@@ -15,17 +15,17 @@ import (
 
 // prepareSQL runs PREPARE: the same names as the protocol's prepared statements. Errors tell places in the text of PREPARE,
 // now and later: so it stands for the text before the statement, as blanks.
-func (x *session) prepareSQL(st *planner.Statement) error {
+func (x *commands) prepareSQL(st *planner.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
 	p := st.Prepared
-	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs, made: x.unit.began, source: st.Text, parsed: x.settings}
+	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs, made: x.stats.Began, source: st.Text, parsed: x.gucs.settings}
 	if x.message != nil {
 		s.source = string(x.message)
 	}
 	if len(s.oids) < len(p.Types) || slices.Contains(s.oids, 0) {
-		oids, err := x.typeOIDs(st)
+		oids, err := x.shards.typeOIDs(st)
 		if err != nil {
 			return err
 		}
@@ -62,8 +62,8 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	}
 	s.params = slices.Clone(s.types)
 	x.unit.effects = true
-	if x.outside() {
-		x.release()
+	if x.pipe.outside() {
+		x.pipe.release()
 	}
 	if err := x.statements.Taken(s.name); err != nil { // PostgreSQL looks last
 		return err
@@ -79,11 +79,11 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 }
 
 // duplicate is the error of a second Parse of a name. PostgreSQL looks for the name last: a shard judges the text first.
-func (x *session) duplicate(s *statement) error {
+func (x *prepared) duplicate(s *statement) error {
 	if !shardBorne(s.plan) {
 		return x.statements.Taken(s.name)
 	}
-	if x.nowait {
+	if x.shards.nowait {
 		return errWait
 	}
 	if err := x.reachFor(s.plan, s.oids); err != nil {
@@ -102,22 +102,22 @@ func (x *session) duplicate(s *statement) error {
 func blanks(text string) string { return strings.Repeat(" ", utf8.RuneCountInString(text)) }
 
 // catalogue is a conversation with the default shard that knows the types which a statement names.
-func (x *session) catalogue(st *planner.Statement) (*executor.Conn, error) {
-	if x.pin != nil && x.tempTypeOf(st) != "" {
-		return x.pinned(x.settings)
+func (b *shardConns) catalogue(st *planner.Statement) (*executor.Conn, error) {
+	if b.pin != nil && b.temps.typeOf(st) != "" {
+		return b.pinned(b.gucs.settings)
 	}
-	return x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
+	return b.acquire(b.ex.Snapshot().State().DefaultShard, b.gucs.settings)
 }
 
 // typeOIDs asks a shard for the OIDs of the types of a PREPARE.
-func (x *session) typeOIDs(st *planner.Statement) ([]uint32, error) {
+func (b *shardConns) typeOIDs(st *planner.Statement) ([]uint32, error) {
 	p := st.Prepared
 	names := p.Types
-	c, err := x.catalogue(st)
+	c, err := b.catalogue(st)
 	if err != nil {
 		return nil, err
 	}
-	if c != x.pin {
+	if c != b.pin {
 		defer c.Release()
 	}
 	var sql strings.Builder
@@ -127,9 +127,9 @@ func (x *session) typeOIDs(st *planner.Statement) ([]uint32, error) {
 		}
 		sql.WriteString(executor.QuoteLiteral(n) + "::pg_catalog.regtype::pg_catalog.oid")
 	}
-	res, err := x.exec(c, "SELECT "+sql.String())
+	res, err := b.exec(c, "SELECT "+sql.String())
 	if err != nil {
-		err = x.shardSaid(c, err)
+		err = b.shardSaid(c, err)
 		var said *sqlstate.Error
 		if errors.As(err, &said) && said.Position > 0 && len(p.At) == len(names) {
 			e, at := *said, len("SELECT ")
@@ -156,7 +156,7 @@ func (x *session) typeOIDs(st *planner.Statement) ([]uint32, error) {
 	return oids, nil
 }
 
-func (x *session) deallocateSQL(st *planner.Statement) error {
+func (x *commands) deallocateSQL(st *planner.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -176,9 +176,9 @@ func (x *session) deallocateSQL(st *planner.Statement) error {
 }
 
 // executeSQL runs EXECUTE of a simple query, as Bind, Describe and Execute.
-func (x *session) executeSQL(st *planner.Statement) error {
+func (x *commands) executeSQL(st *planner.Statement) error {
 	err := x.runExecute(st)
-	if c := x.pipe.Conn; err != nil && err != errWait && err != errAgain && c != nil && x.dirty && !c.Broken() {
+	if c := x.pipe.Conn; err != nil && err != errWait && err != errAgain && c != nil && x.pipe.dirty && !c.Broken() {
 		// An error of the router's own: the shard waits for more.
 		if _, failed := x.converse(executor.Sync); failed != nil && c.Broken() {
 			return failed
@@ -187,7 +187,7 @@ func (x *session) executeSQL(st *planner.Statement) error {
 	return err
 }
 
-func (x *session) runExecute(st *planner.Statement) error {
+func (x *commands) runExecute(st *planner.Statement) error {
 	s, rest, err := x.executeArgs(st, nil)
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (x *session) runExecute(st *planner.Statement) error {
 		return err
 	}
 	if !shardBorne(s.plan) { // EXPLAIN (ROUTE)
-		return x.answerLocal(s.plan, &x.args)
+		return x.runLocally(s.plan, &x.args)
 	}
 	if s.plan.Fill != nil {
 		if rest, err = x.fillArgs(s, rest); err != nil {
@@ -229,13 +229,13 @@ func (x *session) runExecute(st *planner.Statement) error {
 		}
 	}
 	if x.tx.state == txNone {
-		x.release()
+		x.pipe.release()
 	}
 	return nil
 }
 
 // reachPrepared makes pipe.Conn the conversation of the prepared statement s of an EXECUTE, whose arguments are x.args.
-func (x *session) reachPrepared(st *planner.Statement, s *statement) error {
+func (x *commands) reachPrepared(st *planner.Statement, s *statement) error {
 	if onlySets(s.plan) {
 		return x.reachForSet()
 	}
@@ -250,7 +250,7 @@ func (x *session) reachPrepared(st *planner.Statement, s *statement) error {
 }
 
 // computedError is an error of the shard key's value in the words of a shard, and with the argument's place.
-func (x *session) computedError(st *planner.Statement, s *statement, err error) error {
+func (x *prepared) computedError(st *planner.Statement, s *statement, err error) error {
 	code := sqlstate.CodeOf(err)
 	if !strings.HasPrefix(string(code), "22") {
 		return err
@@ -268,7 +268,7 @@ func (x *session) computedError(st *planner.Statement, s *statement, err error) 
 // executeArgs finds the statement of an EXECUTE and makes the body of a Bind
 // (after its names) from the arguments. formats is the tail of that body, nil
 // for text results.
-func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement, []byte, error) {
+func (x *prepared) executeArgs(st *planner.Statement, formats []byte) (*statement, []byte, error) {
 	p := st.Prepared
 	s, err := x.statements.Get([]byte(p.Name))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 
 // notOwner deals with a guard's refusal: this router's map was old, or the shard's guard not yet new; or
 // the row has another key than the statement was routed by.
-func (x *session) notOwner(report *sqlstate.Error) error {
-	shard := x.culprit()
+func (x *unitRun) notOwner(report *sqlstate.Error) error {
+	shard := x.pipe.culprit()
 	version := x.unit.version
 	if e := x.otherKey(report, shard); e != nil {
 		_ = x.undo() // the statement has failed in any case
@@ -37,10 +37,10 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 	if ctx.Err() != nil {
 		return userCancel(ctx.Err())
 	}
-	if newer && time.Since(x.unit.began) < x.holdTimeout() {
+	if newer && time.Since(x.stats.Began) < x.shards.holdTimeout() {
 		x.unit.newer++
 	}
-	x.retried(shard)
+	x.stats.Retried(shard)
 	x.turn.Begin()
 	x.unit.routedBy(x.srv.ex.Snapshot().Version())
 	return errAgain
@@ -50,7 +50,7 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 // statements were routed: none of them would have been sent there for it. A newer map would not change that,
 // so they are not run again. nil: the refusal may be a matter of time, also where something of the row's
 // place is being moved, when shards have rows that they do not own.
-func (x *session) otherKey(report *sqlstate.Error, shard string) error {
+func (x *unitRun) otherKey(report *sqlstate.Error, shard string) error {
 	said, ok := engine.ParseRefusal(report)
 	if !ok || said.Position == "" || x.srv.ex.Snapshot().Version() != x.unit.version {
 		return nil // by which map a statement was routed is known for as long as there is no newer one

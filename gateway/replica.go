@@ -62,67 +62,6 @@ func unquoted(v string) string {
 	return v
 }
 
-// rule returns the rule of the settings in effect.
-func (x *session) rule() readRule {
-	if x.ruleOf != x.settings || !x.ruled {
-		r := x.srv.reads
-		if v, ok := x.settings.Get(readPolicySetting); ok {
-			r.policy, _ = ParseReadPolicy(unquoted(v))
-		}
-		if v, ok := x.settings.Get(lagMaxSetting); ok {
-			r.lagMax, _ = ParseReplicaLag(unquoted(v))
-		}
-		x.ruling, x.ruleOf, x.ruled = r, x.settings, true
-	}
-	r := x.ruling
-	if x.hint.given {
-		r.policy = x.hint.policy
-	}
-	return r
-}
-
-// mayRead reports whether a statement that a replica could answer may go to one
-// now, as far as the transaction is concerned.
-func (x *session) mayRead() bool {
-	if x.unit.primary || x.rule().policy == executor.ReadPrimary {
-		return false
-	}
-	if x.tx.state == txNone {
-		// A replica takes no SERIALIZABLE, and in REPEATABLE READ all messages up to
-		// a Sync have one snapshot.
-		return !x.strictIsolation()
-	}
-	return x.tx.readOnly && !x.serializable()
-}
-
-// serializable reports whether the transaction is to be SERIALIZABLE.
-func (x *session) serializable() bool {
-	if v, ok := x.settings.Get("default_transaction_isolation"); ok && strings.Contains(strings.ToLower(v), "serial") {
-		return true
-	}
-	for _, t := range append([]string{x.tx.begin}, x.tx.log...) {
-		if strings.Contains(strings.ToUpper(t), "SERIALIZABLE") {
-			return true
-		}
-	}
-	return false
-}
-
-// acquireRead borrows a conversation with a replica; nil: with the primary.
-func (x *session) acquireRead(shard string, s *executor.Settings) (*executor.Conn, error) {
-	ctx, done := x.interrupts.waiting()
-	defer done()
-	r := x.rule()
-	c, err := x.srv.ex.AcquireRead(ctx, shard, s, r.policy, r.lagMax, &x.writes)
-	if err != nil {
-		return nil, userCancel(err)
-	}
-	if c == nil {
-		return nil, nil
-	}
-	return x.mine(c)
-}
-
 // stale are the errors of a replica that the primary might not give: what it
 // lacks or cannot do, and conflicts of its replay with reads.
 func stale(code sqlstate.Code) bool {
@@ -135,7 +74,7 @@ func stale(code sqlstate.Code) bool {
 
 // onPrimary runs the unit again on the primary, after a replica's error, if that
 // can be done.
-func (x *session) onPrimary() error {
+func (x *unitRun) onPrimary() error {
 	again := x.repeatable(roamMax)
 	if !again {
 		return nil
@@ -143,7 +82,7 @@ func (x *session) onPrimary() error {
 	if err := x.undo(); err != nil {
 		return nil
 	}
-	x.unit.primary = true
+	x.shards.primary = true
 	return errAgain
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // changeRole carries out CREATE, ALTER and DROP ROLE: operations on the cluster's users, which the directory has.
-func (x *session) changeRole(st *planner.Statement) error {
+func (x *commands) changeRole(st *planner.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (x *session) changeRole(st *planner.Statement) error {
 	return nil
 }
 
-func (x *session) changeUser(ctx context.Context, r *planner.Role, name string) error {
+func (x *commands) changeUser(ctx context.Context, r *planner.Role, name string) error {
 	if name == "" {
 		name = x.start.User
 	}

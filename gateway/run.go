@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -29,9 +30,8 @@ func (e *shardError) Unwrap() error { return e.said }
 
 // fail sends an error to the client; inside a transaction it fails that. It
 // returns an error only if the session, or the unit, has to end with it.
-func (x *session) fail(err error) error {
-	var gone *clientGone
-	if errors.As(err, &gone) || errors.Is(err, errAgain) || errors.Is(err, errEnd) {
+func (x *unitRun) fail(err error) error {
+	if isGone(err) || errors.Is(err, errAgain) || errors.Is(err, errEnd) {
 		return err
 	}
 	if x.interrupts.endsHere() {
@@ -44,7 +44,7 @@ func (x *session) fail(err error) error {
 	if x.unit.executes != nil {
 		err = ofArgument(err, x.unit.executes)
 	}
-	err = x.waited(err)
+	err = x.tx.waited(err)
 	var sh *shardError
 	code := sqlstate.InternalError
 	if errors.As(err, &sh) {
@@ -57,30 +57,30 @@ func (x *session) fail(err error) error {
 		e.Severity = ""
 		code = e.Code
 		x.w.failure(&e)
-		x.refused(&e)
+		x.stats.Refused(&e)
 	}
 	if code == sqlstate.QueryCanceled {
 		x.interrupts.pendingCancel.Store(false) // told: it is not for what the client has sent behind
 	}
 	x.srv.metrics.Error(string(code))
 	if x.tx.state != txNone {
-		x.failTx()
+		x.tx.fail()
 	}
 	return x.w.err
 }
 
 // choose finds the shard of a routed statement. readOnly and weak say what
 // running it there means for the transaction, see reach.
-func (x *session) choose(st *planner.Statement, args *planner.Args) (string, error) {
+func (x *prepared) choose(st *planner.Statement, args *planner.Args) (string, error) {
 	return x.chosen(st, args, false)
 }
 
 // chooseRun is choose for a statement that is run next: it counts for the load of its range.
-func (x *session) chooseRun(st *planner.Statement, args *planner.Args) (string, error) {
+func (x *prepared) chooseRun(st *planner.Statement, args *planner.Args) (string, error) {
 	return x.chosen(st, args, true)
 }
 
-func (x *session) chosen(st *planner.Statement, args *planner.Args, runs bool) (string, error) {
+func (x *prepared) chosen(st *planner.Statement, args *planner.Args, runs bool) (string, error) {
 	if err := x.hidden(st); err != nil {
 		return "", err
 	}
@@ -100,17 +100,17 @@ func (x *session) chosen(st *planner.Statement, args *planner.Args, runs bool) (
 		if r.Shard != "" {
 			if runs {
 				var named bool
-				if x.m.cell, named = x.srv.ex.Count(snap, &r); named {
+				if x.stats.Cell, named = x.srv.ex.Count(snap, &r); named {
 					x.srv.ex.Named(st.Keyspace, st.KeyTexts(args))
 				}
 			}
 			return r.Shard, nil
 		}
 	case planner.AnyShard:
-		if x.tempTypeOf(st) != "" {
+		if x.shards.temps.typeOf(st) != "" {
 			return snap.State().DefaultShard, nil
 		}
-		if st != &anyShard && len(st.Tables) == 0 && args != nil && ownTypes(args.OIDs) && (x.tx.conn == nil || x.loose()) {
+		if st != &anyShard && len(st.Tables) == 0 && args != nil && ownTypes(args.OIDs) && (x.tx.conn == nil || x.tx.loose()) {
 			return snap.State().DefaultShard, nil // it has all of them
 		}
 	default:
@@ -127,23 +127,30 @@ func (x *session) chosen(st *planner.Statement, args *planner.Args, runs bool) (
 			return x.tx.shard, nil
 		}
 		return snap.State().DefaultShard, nil
-	case x.tx.state == txNone && x.pipe.Conn != nil && !x.virtual():
+	case x.tx.state == txNone && x.pipe.Conn != nil && !x.pipe.virtual():
 		return x.pipe.Conn.Shard(), nil
-	case x.pin != nil:
-		return x.pin.Shard(), nil
+	case x.shards.pin != nil:
+		return x.shards.pin.Shard(), nil
 	case x.tx.state == txOpen && st.Kind == planner.AnyShard && len(st.Tables) == 0 && !useOf(st).weak:
 		return snap.State().DefaultShard, nil // the transaction stays there: what the catalogue is asked next is there too
 	}
 	return x.srv.ex.Any(), nil
 }
 
+// countText counts a statement that goes as its text came for the load of its range.
+func (x *session) countText(snap *shardmap.Snapshot, st *planner.Statement, r *planner.Route, sql []byte) {
+	var named bool
+	if x.stats.Cell, named = x.srv.ex.Count(snap, r); named {
+		if key := x.srv.ex.TextKey(&x.shaper, st, sql); key != nil {
+			x.srv.ex.Named(st.Keyspace, key)
+		}
+	}
+}
+
 // ownTypes reports whether types of one's own are among those that a client gives its parameters.
 func ownTypes(oids []uint32) bool {
 	return slices.ContainsFunc(oids, func(t uint32) bool { return t >= executor.FirstUserOID })
 }
-
-// virtual reports whether the current conversation is with the virtual database.
-func (x *session) virtual() bool { return x.pipe.Conn != nil && x.pipe.Conn.Shard() == virtualName }
 
 // use is what a statement does to the conversation that it runs in.
 type use struct {
@@ -168,15 +175,6 @@ type use struct {
 	temp string // the temporary table that it makes
 }
 
-// roaming says whether another shard could answer as well.
-type roaming uint8
-
-const (
-	anchored roaming = iota // no: it is about rows of the shard
-	free                    // yes, but the answer may take its time
-	brief                   // yes, and the answer takes no time: descriptions, SET
-)
-
 // roamMax is how often a unit is run again because shards that others can stand in for failed.
 const roamMax = 3
 
@@ -190,8 +188,8 @@ const answerMax = 2 * time.Second
 // shards: then each statement's result is what it would have been (READ
 // COMMITTED), and there is nothing to roll back. Otherwise the session goes over to
 // a conversation with several shards.
-func (x *session) reach(shard string, u use) error {
-	typed := x.pin != nil && u.on != nil && x.tempTypeOf(u.on) != ""
+func (x *unitRun) reach(shard string, u use) error {
+	typed := x.shards.pin != nil && u.on != nil && x.shards.temps.typeOf(u.on) != ""
 	u.weak = u.weak && !typed // the transaction has to stay where its types are
 	err := x.reached(shard, u)
 	if err == nil && typed {
@@ -201,7 +199,7 @@ func (x *session) reach(shard string, u use) error {
 }
 
 // reached is reach, but for where types in pg_temp are.
-func (x *session) reached(shard string, u use) error {
+func (x *unitRun) reached(shard string, u use) error {
 	if !u.readOnly {
 		if err := x.srv.ex.Refusal(shard, true); err != nil {
 			return err
@@ -212,18 +210,18 @@ func (x *session) reached(shard string, u use) error {
 			return err
 		}
 	}
-	if u.pin || x.pin != nil && u.on != nil && u.on.Unlocks && !u.kept {
+	if u.pin || x.shards.pin != nil && u.on != nil && u.on.Unlocks && !u.kept {
 		return x.reachPinned(shard, u)
 	}
 	if err := x.leased(); err != nil {
 		return err
 	}
-	if x.inSeveral() {
+	if x.pipe.inSeveral() {
 		shard = several.Name
 	}
-	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (!c.OnReplica() || c == x.tx.conn || u.replica && x.mayRead()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
+	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (!c.OnReplica() || c == x.tx.conn || u.replica && x.shards.mayRead()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
 		x.used(u)
-		return x.localSettings(c)
+		return x.shards.localSettings(c)
 	}
 	if shard == several.Name {
 		return x.reachSeveral(u)
@@ -232,14 +230,14 @@ func (x *session) reached(shard string, u use) error {
 		return x.reachInTx(shard, u)
 	}
 	if x.pipe.Conn != nil {
-		if !x.virtual() && (x.wrote || x.strictIsolation() && x.dirty) {
+		if !x.pipe.virtual() && (x.pipe.wrote || x.gucs.oneSnapshot() && x.pipe.dirty) {
 			return x.reachSeveral(u) // the messages before Sync are one transaction
 		}
 		if err := x.leave(); err != nil {
 			return err
 		}
 	}
-	c, err := x.obtain(shard, u, x.settings)
+	c, err := x.shards.obtain(shard, u, x.gucs.settings)
 	if err != nil {
 		return err
 	}
@@ -248,31 +246,8 @@ func (x *session) reached(shard string, u use) error {
 	return nil
 }
 
-// sending notes what is about to be sent on pipe.Conn.
-func (x *session) sending(r roaming) {
-	if x.sends == 0 || r < x.roam {
-		x.roam = r
-	}
-	x.sends++
-}
-
-// sent says what the messages that are sent now have in common, and begins anew.
-func (x *session) sent() roaming {
-	x.counted()
-	r := x.roam
-	if x.sends == 0 || x.tx.state != txNone && !x.outside() && !x.loose() {
-		r = anchored
-	}
-	x.sends = 0
-	return r
-}
-
-// loose reports whether the transaction can leave its shard, if it has one:
-// nothing that it did there shows.
-func (x *session) loose() bool { return x.tx.weak && !x.tx.lost && x.tx.schema == nil }
-
 // runs notes which statement of the unit is about to be sent. Of several, which may be under way at once, it notes none.
-func (x *session) runs(st *planner.Statement) {
+func (x *unitRun) runs(st *planner.Statement) {
 	u := &x.unit
 	if u.several = u.several || st == nil || u.on != nil && u.on != st; u.several {
 		st = nil
@@ -281,21 +256,21 @@ func (x *session) runs(st *planner.Statement) {
 	x.turn.On(st)
 }
 
-func (x *session) used(u use) {
+func (x *unitRun) used(u use) {
 	x.runs(u.on)
-	x.counts(u)
-	x.dropped = x.dropped || u.on != nil && (u.on.Tag == "DROP FUNCTION" || u.on.Tag == "DROP TYPE" || u.on.Tag == "DROP DOMAIN")
+	x.shards.counts(u)
+	x.shards.dropped = x.shards.dropped || u.on != nil && (u.on.Tag == "DROP FUNCTION" || u.on.Tag == "DROP TYPE" || u.on.Tag == "DROP DOMAIN")
 	if c := x.pipe.Conn; x.tx.schema == nil && !onSeveral(c) {
 		x.turn.At(c.ShardName())
 	}
 	if u.on != nil && u.on.Traces {
 		x.pipe.Conn.Soil()
 	}
-	x.sending(u.roam)
-	if x.tx.weak && (!u.weak || x.strict() && !u.blind) {
+	x.pipe.sending(u.roam)
+	if x.tx.weak && (!u.weak || x.tx.oneSnapshot() && !u.blind) {
 		x.tx.weak = false
 		if c := x.tx.conn; c != nil {
-			x.uses(c.Shard())
+			x.tx.uses(c.Shard(), x.unit.version)
 		}
 	}
 	if !u.readOnly {
@@ -306,145 +281,50 @@ func (x *session) used(u use) {
 		if x.tx.ran == 0 && c != nil {
 			x.turn.Wrote(c.Shard(), x.unit.version)
 		}
-		x.wrote = true
-		x.several = x.several || u.several
+		x.pipe.wrote = true
+		x.pipe.several = x.pipe.several || u.several
 		x.tx.ran++
-		x.writes.Note(x.pipe.Conn)
+		x.shards.writes.Note(x.pipe.Conn)
 	}
 }
 
-func (x *session) elsewhere(shard, bound, what string) error {
+func elsewhere(shard, bound, what string) error {
 	e := sqlstate.Refuse(fmt.Sprintf("%s is on shard %s, but this statement belongs to shard %s", what, bound, shard),
 		"end the transaction first, or keep each transaction to keys of one shard; EXPLAIN (ROUTE) shows where a statement goes")
 	e.Shard = shard
 	return e
 }
 
-// obtain is acquire, or, for what any shard can answer, the acquisition of a
-// conversation with one that does.
-func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.Conn, error) {
-	if x.pin != nil && x.pin.Shard() == shard {
-		return x.pinned(s)
-	}
-	if u.on != nil && u.on.Sequenced && u.on.ReadOnly {
-		if x.nowait {
-			return nil, errWait
-		}
-		x.srv.ex.KeepCounters()
-	}
-	if u.roam == anchored {
-		if u.replica && x.mayRead() {
-			if x.nowait {
-				return nil, errWait
-			}
-			if c, err := x.acquireRead(shard, s); c != nil || err != nil {
-				return c, err
-			}
-		}
-		return x.acquire(shard, s)
-	}
-	if x.nowait {
-		return nil, errWait
-	}
-	if c := x.srv.ex.Recount(x.counter, shard, s); c != nil {
-		return x.mine(c)
-	}
-	defer x.m.got(time.Now())
-	ctx, done := x.interrupts.waiting()
-	defer done()
-	c, err := x.srv.ex.AcquireAny(ctx, shard, s)
-	if err != nil {
-		return nil, userCancel(err)
-	}
-	return x.mine(c)
-}
-
-func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, error) {
-	if c := x.counter.Conn(); x.nowait && c != nil && c.Shard() == shard && x.srv.ex.CountersKept() {
-		return nil, errWait
-	} else if !x.nowait {
-		if c = x.srv.ex.Recount(x.counter, shard, s); c != nil {
-			return x.mine(c)
-		}
-	}
-	if x.nowait {
-		c := x.srv.ex.TryAcquireIn(x.lane.client.Loop(), shard, s)
-		if c == nil {
-			return nil, errWait
-		}
-		return x.mine(c)
-	}
-	c := x.srv.ex.TryAcquire(shard, s)
-	if c == nil {
-		defer x.m.got(time.Now())
-		ctx, done := x.interrupts.waiting()
-		defer done()
-		var err error
-		if c, err = x.srv.ex.Acquire(ctx, shard, s); err != nil {
-			return nil, userCancel(err)
-		}
-	}
-	return x.mine(c)
-}
-
-// mine takes a conversation that was borrowed. One of another user is never used.
-func (x *session) mine(c *executor.Conn) (*executor.Conn, error) {
-	if err := c.Belongs(x.settings); err != nil {
-		c.Release()
-		return nil, err
-	}
-	c.HeldBy(&x.holder)
-	x.at.Store(c.ShardName())
-	return c, nil
-}
-
 // leave ends the use of pipe.Conn: what was sent is answered, and the
 // conversation goes back, unless it is the transaction's.
-func (x *session) leave() error {
+func (x *unitRun) leave() error {
 	c := x.pipe.Conn
 	if c == nil {
 		return nil
 	}
-	if x.nowait {
+	if x.shards.nowait {
 		return errWait
 	}
 	switch {
-	case x.dirty && !x.wrote && !x.pipe.Waiting() && !x.pipe.Skipping() && x.outside():
+	case x.pipe.dirty && !x.pipe.wrote && !x.pipe.Waiting() && !x.pipe.Skipping() && x.pipe.outside():
 		// The client has all its answers: what becomes of the shard is no matter.
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 		if o, err := x.pipe.Run(executor.Sync, &x.w); err != nil || o.Err != nil || c.SetDeadline(time.Time{}) != nil {
 			c.Break()
 			x.srv.ex.Shun(c.Shard())
 		}
-	case x.dirty || x.pipe.Waiting() || x.pipe.Skipping():
+	case x.pipe.dirty || x.pipe.Waiting() || x.pipe.Skipping():
 		if _, err := x.converse(executor.Sync); err != nil {
 			return err
 		}
 	}
-	x.release()
+	x.pipe.release()
 	return nil
-}
-
-// outside reports whether the current conversation is not the transaction's: it
-// has to be given back.
-func (x *session) outside() bool {
-	c := x.pipe.Conn
-	return c != nil && c != x.tx.conn && (x.tx.schema == nil || c.Shard() == virtualName)
-}
-
-// release gives pipe.Conn back, unless it is the transaction's.
-func (x *session) release() {
-	c, outside := x.pipe.Conn, x.outside()
-	x.pipe.Reset()
-	x.dirty, x.wrote, x.several, x.sends, x.flights = false, false, false, 0, 0
-	if outside {
-		c.Release()
-	}
 }
 
 // drain makes the client's answers so far complete. Inside a transaction block a
 // Sync changes nothing for the shard; outside it would commit, so that Flush is used.
-func (x *session) drain() error {
+func (x *unitRun) drain() error {
 	if err := x.resolve(); err != nil {
 		return err
 	}
@@ -459,7 +339,7 @@ func (x *session) drain() error {
 }
 
 // changed is drain behind set_config(): a shard says with the answer to a Sync what a parameter is now, which adopt has to know.
-func (x *session) changed() error {
+func (x *unitRun) changed() error {
 	if err := x.resolve(); err != nil {
 		return err
 	}
@@ -479,16 +359,16 @@ type flight struct {
 // converse sends what is pending and relays the answers. An error that the
 // shard reported is returned, not relayed; the loss of the shard is an error that
 // says what is known of the outcome. errAgain: the unit is to be run again.
-func (x *session) converse(end byte) (executor.Outcome, error) {
-	if x.nowait {
+func (x *unitRun) converse(end byte) (executor.Outcome, error) {
+	if x.shards.nowait {
 		return executor.Outcome{}, errWait
 	}
 	c := x.pipe.Conn
-	f := flight{end: end, roam: x.sent()}
+	f := flight{end: end, roam: x.pipe.sent()}
 	if f.roam == brief {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 	}
-	x.setRunning(c)
+	x.shards.setRunning(c)
 	o, err := x.pipe.Run(end, &x.w)
 	if f.roam == brief && err == nil && c.SetDeadline(time.Time{}) != nil {
 		c.Break()
@@ -497,7 +377,7 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 }
 
 // concluded is conversed after a COPY FROM STDIN, if there is one.
-func (x *session) concluded(f flight, o executor.Outcome, err error) (executor.Outcome, error) {
+func (x *unitRun) concluded(f flight, o executor.Outcome, err error) (executor.Outcome, error) {
 	for err == nil && o.CopyIn {
 		o, err = x.copyIn()
 	}
@@ -505,11 +385,11 @@ func (x *session) concluded(f flight, o executor.Outcome, err error) (executor.O
 }
 
 // conversed judges the answers of a flight; converse and the lane come here.
-func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.Outcome, error) {
+func (x *unitRun) conversed(f flight, o executor.Outcome, err error) (executor.Outcome, error) {
 	c := x.pipe.Conn
-	x.setRunning(nil)
-	if f.end == executor.Sync && !x.syncIgnored {
-		x.dirty, x.several, x.flights = false, false, 0
+	x.shards.setRunning(nil)
+	if f.end == executor.Sync && !x.pipe.syncIgnored {
+		x.pipe.dirty, x.pipe.several, x.pipe.flights = false, false, 0
 	}
 	var rejected *statement
 	for _, owner := range x.pipe.Rejected() {
@@ -518,13 +398,13 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 			x.statements.DropOnly(s.name, s)
 		}
 	}
-	x.measured(c, o, err)
+	if isGone(err) {
+		x.stats.Gone()
+		return o, err
+	}
+	x.stats.Done(&x.pipe.Pipeline, c, x.pipe.virtual() || onSeveral(c), o, err)
 	switch {
 	case err != nil:
-		var gone *clientGone
-		if errors.As(err, &gone) {
-			return o, err
-		}
 		return o, x.lost(err, o.Err, f.end, f.roam)
 	case o.Err == nil:
 		if o.Ready && x.tx.state != txNone && c == x.tx.conn {
@@ -543,35 +423,35 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 		return o, x.notOwner(o.Err)
 	case onReplica(c) && stale(o.Err.Code):
 		if again := x.onPrimary(); again != nil {
-			x.retried(c.Shard())
+			x.stats.Retried(c.Shard())
 			return o, again
 		}
-	case onSeveral(c) && o.Err.Code == sqlstate.CannotConnectNow && !x.wrote && x.repeatable(1):
+	case onSeveral(c) && o.Err.Code == sqlstate.CannotConnectNow && !x.pipe.wrote && x.repeatable(1):
 		// A shard was lost, and nothing is left of what was read.
-		if shard := x.culprit(); x.undo() == nil {
-			x.retried(shard)
+		if shard := x.pipe.culprit(); x.undo() == nil {
+			x.stats.Retried(shard)
 			return o, errAgain
 		}
-	case onSeveral(c) && o.Err.Code == sqlstate.DeadlockDetected && !x.wrote && x.repeatable(yieldsMax) && x.interrupts.stopped() == nil:
+	case onSeveral(c) && o.Err.Code == sqlstate.DeadlockDetected && !x.pipe.wrote && x.repeatable(yieldsMax) && x.interrupts.stopped() == nil:
 		// It gave way before anything of it was passed on.
 		if x.undo() == nil {
-			x.retried(several.Name)
+			x.stats.Retried(several.Name)
 			return o, errAgain
 		}
 	case x.unit.reuses && executor.Outlived(o.Err):
 		// What it names was dropped since it was prepared.
 		x.srv.ex.Outlive()
 		if again := x.repeatable(1); x.undo() == nil && again {
-			x.retried(c.Shard())
+			x.stats.Retried(c.Shard())
 			return o, errAgain
 		}
 	case executor.Roleless(o.Err.Code):
 		c.Doubt()
 	}
-	if onSeveral(c) && (o.Err.Code == sqlstate.UndefinedTable && x.namesTemp(o.Err.Message) || strings.HasPrefix(o.Err.Message, "function pg_temp.")) {
+	if onSeveral(c) && (o.Err.Code == sqlstate.UndefinedTable && x.shards.temps.named(o.Err.Message) || strings.HasPrefix(o.Err.Message, "function pg_temp.")) {
 		return o, sqlstate.Refuse("a temporary object in a transaction over several shards is not supported", "read it before the transaction, or in one whose first statement reads it")
 	}
-	if x.forgotten(o.Err) {
+	if x.shards.forgotten(o.Err) {
 		return o, errForgotten()
 	}
 	said := &shardError{said: o.Err, frame: withoutGuard(o.Err, append([]byte(nil), x.pipe.ErrorFrame()...))}
@@ -583,15 +463,15 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 
 // repeatable reports whether the unit can be run again from its beginning, as
 // far as the client and the session are concerned.
-func (x *session) repeatable(tries int) bool {
+func (x *unitRun) repeatable(tries int) bool {
 	u := &x.unit
 	return u.open && !u.effects && !u.long && u.tries < tries && x.w.rewindable(u.mark) &&
-		(x.tx.state == txNone || u.bound || x.loose())
+		(x.tx.state == txNone || u.bound || x.tx.loose())
 }
 
 // undo takes back what the failed statement left on the shard, where the
 // transaction began with it.
-func (x *session) undo() error {
+func (x *unitRun) undo() error {
 	c := x.pipe.Conn
 	if c == nil {
 		return nil
@@ -601,8 +481,8 @@ func (x *session) undo() error {
 			c.Break()
 		}
 	}
-	if x.outside() {
-		x.release()
+	if x.pipe.outside() {
+		x.pipe.release()
 		return nil
 	}
 	if x.unit.bound && c == x.tx.conn && x.tx.schema == nil {
@@ -613,7 +493,7 @@ func (x *session) undo() error {
 
 // lost deals with a shard's connection that broke, and says what is known about
 // the outcome.
-func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming) error {
+func (x *unitRun) lost(cause error, said *sqlstate.Error, end byte, roam roaming) error {
 	if err := x.leaseLost(cause, end); err != nil {
 		return err
 	}
@@ -625,11 +505,11 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	if l := engine.Lost(cause); l != nil {
 		sent = l.Sent
 	}
-	inTx := x.tx.state != txNone && !x.outside()
+	inTx := x.tx.state != txNone && !x.pipe.outside()
 	tries := 1
 	if c.OnReplica() {
 		tries = roamMax
-		x.unit.primary = x.unit.tries > 0
+		x.shards.primary = x.unit.tries > 0
 	}
 	if roam != anchored {
 		tries = roamMax
@@ -637,27 +517,27 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 			x.srv.ex.Shun(c.Shard())
 		}
 	}
-	again := x.repeatable(tries) && !cancelled && (inTx || !x.wrote || !sent)
-	wrote := x.wrote
+	again := x.repeatable(tries) && !cancelled && (inTx || !x.pipe.wrote || !sent)
+	wrote := x.pipe.wrote
 	shard := c.Shard()
 	reason := ""
 	if said != nil {
 		reason = said.Message
 	}
 	switch {
-	case x.virtual():
-		x.release()
+	case x.pipe.virtual():
+		x.pipe.release()
 		return sqlstate.Wrap(cause, sqlstate.InternalError, "the virtual schema could not be read")
 	case inTx && again:
 		x.unbind()
 	case inTx:
 		x.loseTx()
 	default:
-		x.release()
+		x.pipe.release()
 	}
 	switch {
 	case again:
-		x.retried(shard)
+		x.stats.Retried(shard)
 		return errAgain
 	case cancelled && (inTx || !wrote || end == executor.Flush):
 		// What the shard did is rolled back with its connection.
@@ -678,16 +558,6 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	e := c.Lost(cause, wrote && sent)
 	e.Detail = reason
 	return e
-}
-
-// exec runs a statement of the router's own on a conversation, cancellable.
-func (x *session) exec(c *executor.Conn, sql string) (*engine.Result, error) {
-	if x.nowait {
-		return nil, errWait
-	}
-	x.setRunning(c)
-	defer x.setRunning(nil)
-	return c.Exec(sql)
 }
 
 // timeLeft bounds what the session does for itself when it ends.

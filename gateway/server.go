@@ -19,6 +19,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/notify"
+	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
@@ -78,10 +79,8 @@ type Server struct {
 	limits       Limits
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
-	router       *telemetry.Shard   // statements that no shard ran
 	ending       *planner.Statement // stands for COMMIT and ROLLBACK on a shard
-	slow         slowLog
-	tracer       *trace.Tracer
+	sinks        stats.Sinks
 	reads        readRule
 
 	ids      *idSource
@@ -103,6 +102,9 @@ type Server struct {
 	wg    sync.WaitGroup
 }
 
+// SetSlow has statements that take at least d logged; 0 turns that off. It may be called at any time.
+func (s *Server) SetSlow(d time.Duration) { s.sinks.SetSlow(d) }
+
 // ErrClosed is returned by Serve after Shutdown.
 var ErrClosed = errors.New("gateway: the server was shut down")
 
@@ -122,7 +124,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{
 		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth, tls: o.TLS, tlsRequired: o.TLSRequired, users: o.Users, refused: o.Refused,
-		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
+		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics,
 		sessions: map[uint32]*session{}, door: newDoor(), listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
 		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
@@ -131,8 +133,9 @@ func New(o Options) *Server {
 	if o.Transactions == nil {
 		o.Transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: o.Executor, Log: o.Log, Metrics: o.Metrics})
 	}
-	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor, o.Transactions, o.Several)
+	s.several = several.NewShared(o.Executor, o.Transactions, o.Several)
 	s.exchange = notify.NewExchange(s.ex, s.wg.Go)
+	s.sinks.Log, s.sinks.Metrics, s.sinks.Router, s.sinks.Tracer = s.log, o.Metrics, o.Metrics.Shard(""), o.Tracer
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
 	return s
@@ -254,6 +257,8 @@ func (s *Server) register(sess *session) bool {
 		}
 	}
 	sess.pid, sess.secret = s.nextPID, binary.BigEndian.Uint32(secret[:])
+	sess.stats.Numbered(sess.pid)
+	sess.shards.session = sess.pid
 	s.sessions[sess.pid] = sess
 	s.door.leave(sess.socket)
 	s.metrics.SessionOpened()

@@ -44,7 +44,7 @@ func (c setCall) asSet() *planner.Set {
 }
 
 // setCalls are the calls of a statement with these arguments, without those that a shard refuses.
-func (x *session) setCalls(st *planner.Statement, args *planner.Args) ([]setCall, error) {
+func (g *gucs) setCalls(st *planner.Statement, args *planner.Args) ([]setCall, error) {
 	if len(st.Sets) == 0 {
 		return nil, nil
 	}
@@ -61,7 +61,7 @@ func (x *session) setCalls(st *planner.Statement, args *planner.Args) ([]setCall
 		c := setCall{name: executor.FoldASCII(name), local: local, at: i}
 		c.value, c.null, known = textArg(s.Value, args)
 		c.computed = !known
-		if err := x.maySet(st, c); err != nil {
+		if err := g.maySet(st, c); err != nil {
 			return nil, err
 		}
 		if ok {
@@ -72,7 +72,7 @@ func (x *session) setCalls(st *planner.Statement, args *planner.Args) ([]setCall
 }
 
 // maySet refuses what the router has to know before a shard has it, or cannot follow.
-func (x *session) maySet(st *planner.Statement, c setCall) error {
+func (g *gucs) maySet(st *planner.Statement, c setCall) error {
 	switch {
 	case planner.OwnSetting(c.name):
 		return sqlstate.Refuse("set_config() of "+c.name+" is not supported", "SET "+c.name+" = '...'")
@@ -89,8 +89,8 @@ func (x *session) maySet(st *planner.Statement, c setCall) error {
 	if beforehand[c.name] && (c.computed || saysNames[c.name]) || strings.HasPrefix(c.name, "pg_trgm.") { // whose values are shown with six digits
 		return c.refuseWithin("")
 	}
-	_, starts := x.onShardsAs(x.defaults).Get(c.name)
-	if starts && (c.computed || x.resets(c.asSet())) { // a shard would reset it to its own default
+	_, starts := g.onShardsAs(g.defaults).Get(c.name)
+	if starts && (c.computed || g.resets(c.asSet())) { // a shard would reset it to its own default
 		return c.refuseWithin(", which was given at the session's start,")
 	}
 	return nil
@@ -111,16 +111,16 @@ var beforehand = map[string]bool{
 }
 
 // mayCall is asked before calls are made, which may be later than they were bound.
-func (x *session) mayCall(st *planner.Statement, calls []setCall) error {
+func (g *gucs) mayCall(st *planner.Statement, calls []setCall) error {
 	if len(calls) == 0 || !onlySets(st) {
-		return x.alikeCalls(st, calls)
+		return g.alikeCalls(st, calls)
 	}
-	_, _, err := x.called(calls)
+	_, _, err := g.called(calls)
 	return err
 }
 
 // alikeCalls refuses calls inside a larger statement of which the shard's answer would not tell enough.
-func (x *session) alikeCalls(st *planner.Statement, calls []setCall) error {
+func (g *gucs) alikeCalls(st *planner.Statement, calls []setCall) error {
 	if len(calls) == 0 {
 		return nil
 	}
@@ -130,11 +130,11 @@ func (x *session) alikeCalls(st *planner.Statement, calls []setCall) error {
 			return sqlstate.Refuse("set_config() of "+c.name+" for the transaction and for the session in one larger statement is not supported", "set it in two statements")
 		}
 		local[c.name] = c.local
-		if c.local || x.tx.state == txNone {
+		if c.local || !g.inTx {
 			continue
 		}
-		now, set := x.settings.Get(c.name)
-		if keep, stays := x.tx.keep.Get(c.name); now != keep || set != stays {
+		now, set := g.settings.Get(c.name)
+		if keep, stays := g.keep.Get(c.name); now != keep || set != stays {
 			return c.refuseWithin(" for the session, behind SET LOCAL,")
 		}
 	}
@@ -171,13 +171,10 @@ func boolArg(a planner.SetArg, args *planner.Args) (on, known, ok bool) {
 }
 
 // called are the settings after the calls, which are known: those in effect, and those that stay when the transaction commits.
-func (x *session) called(calls []setCall) (next, keep *executor.Settings, err error) {
-	next, keep = x.settings, x.settings
-	if x.tx.state != txNone {
-		keep = x.tx.keep
-	}
+func (g *gucs) called(calls []setCall) (next, keep *executor.Settings, err error) {
+	next, keep = g.settings, g.kept()
 	for _, c := range calls {
-		if next, keep, err = x.change(c.asSet(), next, keep); err != nil {
+		if next, keep, err = g.change(c.asSet(), next, keep); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -185,17 +182,17 @@ func (x *session) called(calls []setCall) (next, keep *executor.Settings, err er
 }
 
 // took makes what the calls of a statement have set the session's.
-func (x *session) took(st *planner.Statement, calls []setCall) error {
+func (x *commands) took(st *planner.Statement, calls []setCall) error {
 	if x.tx.state == txNone { // SET LOCAL has ended with the statement
 		calls = slices.DeleteFunc(slices.Clone(calls), func(c setCall) bool { return c.local })
 	}
 	if !onlySets(st) {
 		var err error
-		if calls, err = x.learnSet(calls); err != nil {
+		if calls, err = x.shards.learnSet(calls); err != nil {
 			return err
 		}
 	}
-	next, keep, err := x.called(calls)
+	next, keep, err := x.gucs.called(calls)
 	if err == nil {
 		x.adoptCalls(calls, next, keep)
 	}
@@ -204,7 +201,7 @@ func (x *session) took(st *planner.Statement, calls []setCall) error {
 
 // learnSet asks the statement's shard what the settings of calls are now, and returns the calls with those as their values. Whether a call was
 // made does not matter: the setting is what it is, unless SET LOCAL and SET differ, see alikeCalls.
-func (x *session) learnSet(calls []setCall) ([]setCall, error) {
+func (b *shardConns) learnSet(calls []setCall) ([]setCall, error) {
 	if len(calls) == 0 {
 		return nil, nil
 	}
@@ -215,16 +212,16 @@ func (x *session) learnSet(calls []setCall) ([]setCall, error) {
 	}
 	sql := "SELECT " + strings.Join(list, ", ")
 	res, err := (*engine.Result)(nil), error(nil)
-	if c, ok := x.pipe.Conn.Conn.(*several.Conn); ok {
+	if c, ok := b.pipe.Conn.Conn.(*several.Conn); ok {
 		res, err = c.AskSetter(sql)
 	} else {
-		res, err = x.exec(x.pipe.Conn, sql)
+		res, err = b.exec(b.pipe.Conn, sql)
 	}
 	if err != nil {
-		return nil, x.shardSaid(x.pipe.Conn, err)
+		return nil, b.shardSaid(b.pipe.Conn, err)
 	}
 	if len(res.Rows) != 1 || len(res.Rows[0]) != len(calls) {
-		x.pipe.Conn.Break()
+		b.pipe.Conn.Break()
 		return nil, sqlstate.New(sqlstate.InternalError, "a shard did not say what its settings are")
 	}
 	set := calls[:0]
@@ -238,21 +235,16 @@ func (x *session) learnSet(calls []setCall) ([]setCall, error) {
 }
 
 // adoptCalls makes settings that a shard has accepted the session's.
-func (x *session) adoptCalls(calls []setCall, next, keep *executor.Settings) {
+func (x *commands) adoptCalls(calls []setCall, next, keep *executor.Settings) {
 	x.unit.effects = true
 	if x.tx.state == txNone {
 		next = keep
 	}
-	x.settings = next
-	if c := x.pipe.Conn; c != nil && !x.virtual() {
-		c.SetSettings(x.onShards())
+	x.gucs.adopt(next, keep)
+	if c := x.pipe.Conn; c != nil && !x.pipe.virtual() {
+		c.SetSettings(x.gucs.onShards())
 	}
-	if x.tx.state == txNone {
-		return
-	}
-	x.tx.keep = keep
-	x.tx.stays(next, keep, x.reported)
-	if x.tx.conn == nil && x.tx.schema == nil || x.tx.weak {
+	if x.tx.state != txNone && x.tx.deferring() {
 		for _, c := range calls {
 			of := keep
 			if c.local {
@@ -264,15 +256,15 @@ func (x *session) adoptCalls(calls []setCall, next, keep *executor.Settings) {
 }
 
 // relayOnlySets runs a SELECT of nothing but set_config() of a simple query.
-func (x *session) relayOnlySets(st *planner.Statement) error {
-	calls, err := x.setCalls(st, nil)
+func (x *commands) relayOnlySets(st *planner.Statement) error {
+	calls, err := x.gucs.setCalls(st, nil)
 	if err != nil {
 		return err
 	}
-	if err := x.mayCall(st, calls); err != nil {
+	if err := x.gucs.mayCall(st, calls); err != nil {
 		return err
 	}
-	text, err := x.withStarts(st, calls)
+	text, err := x.gucs.withStarts(st, calls)
 	if err != nil {
 		return err
 	}
@@ -287,13 +279,13 @@ func (x *session) relayOnlySets(st *planner.Statement) error {
 		return err
 	}
 	if x.tx.state == txNone {
-		x.release()
+		x.pipe.release()
 	}
 	return nil
 }
 
 // relaySets runs a statement of a simple query that calls set_config() inside.
-func (x *session) relaySets(st *planner.Statement, calls []setCall, sql string) error {
+func (x *commands) relaySets(st *planner.Statement, calls []setCall, sql string) error {
 	x.pipe.Query(sql)
 	if _, err := x.converse(executor.None); err != nil {
 		return err
@@ -301,24 +293,24 @@ func (x *session) relaySets(st *planner.Statement, calls []setCall, sql string) 
 	if err := x.took(st, calls); err != nil {
 		return err
 	}
-	if x.outside() {
-		x.release()
+	if x.pipe.outside() {
+		x.pipe.release()
 	}
 	return nil
 }
 
 // withStarts is the text in which literals that mean the session's start, which a shard does not know, are what it is.
-func (x *session) withStarts(st *planner.Statement, calls []setCall) (string, error) {
+func (g *gucs) withStarts(st *planner.Statement, calls []setCall) (string, error) {
 	text, shift := st.Text, 0
 	for _, c := range calls {
 		arg := st.Sets[c.at].Value
-		if arg.Param > 0 || !x.resets(c.asSet()) {
+		if arg.Param > 0 || !g.resets(c.asSet()) {
 			continue
 		}
 		if arg.To == 0 {
 			return "", refusedStart(c.name)
 		}
-		value := executor.QuoteLiteral(x.startOf(c))
+		value := executor.QuoteLiteral(g.startOf(c))
 		text = text[:arg.From+shift] + value + text[arg.To+shift:]
 		shift += len(value) - (arg.To - arg.From)
 	}
@@ -326,12 +318,12 @@ func (x *session) withStarts(st *planner.Statement, calls []setCall) (string, er
 }
 
 // startParams is the body of a Bind in which parameters that mean the session's start are what it is.
-func (x *session) startParams(st *planner.Statement, calls []setCall, rest []byte) ([]byte, error) {
+func (x *prepared) startParams(st *planner.Statement, calls []setCall, rest []byte) ([]byte, error) {
 	values := append([][]byte(nil), x.args.Values...)
 	changed := false
 	for _, c := range calls {
 		arg := st.Sets[c.at].Value
-		if c.computed || !x.resets(c.asSet()) {
+		if c.computed || !x.gucs.resets(c.asSet()) {
 			continue
 		}
 		uses := 0
@@ -345,7 +337,7 @@ func (x *session) startParams(st *planner.Statement, calls []setCall, rest []byt
 		if arg.Param == 0 || uses != 1 || !onlySets(st) {
 			return nil, refusedStart(c.name)
 		}
-		values[arg.Param-1], changed = []byte(x.startOf(c)), true
+		values[arg.Param-1], changed = []byte(x.gucs.startOf(c)), true
 	}
 	if !changed {
 		return rest, nil
@@ -358,12 +350,12 @@ func refusedStart(name string) error {
 }
 
 // startOf is the value that the session's start gives to a call.
-func (x *session) startOf(c setCall) string {
-	next, _, err := x.change(&planner.Set{Op: "set", Name: c.name, Value: c.asSet().Value}, x.settings, x.settings)
+func (g *gucs) startOf(c setCall) string {
+	next, _, err := g.change(&planner.Set{Op: "set", Name: c.name, Value: c.asSet().Value}, g.settings, g.settings)
 	if err != nil {
 		return ""
 	}
-	value, _ := x.onShardsAs(next).Get(c.name)
+	value, _ := g.onShardsAs(next).Get(c.name)
 	if c.name == "datestyle" {
 		value = executor.MergeDateStyle(next.Began("datestyle"), value, "") // what only one half is given of would keep the other of now
 	}
@@ -371,15 +363,15 @@ func (x *session) startOf(c setCall) string {
 }
 
 // boundCalls is setCalls for a Bind, whose body it may change.
-func (x *session) boundCalls(st *planner.Statement, rest []byte) ([]setCall, []byte, error) {
+func (x *prepared) boundCalls(st *planner.Statement, rest []byte) ([]setCall, []byte, error) {
 	if len(st.Sets) == 0 {
 		return nil, rest, nil
 	}
-	calls, err := x.setCalls(st, &x.args)
+	calls, err := x.gucs.setCalls(st, &x.args)
 	if err != nil {
 		return nil, rest, err
 	}
-	if err := x.mayCall(st, calls); err != nil {
+	if err := x.gucs.mayCall(st, calls); err != nil {
 		return nil, rest, err
 	}
 	rest, err = x.startParams(st, calls, rest)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,7 +119,7 @@ func relayedSet(st *planner.Statement) bool {
 
 // reachForSet makes pipe.Conn a conversation that has the session's settings:
 // the transaction's, the default shard's, or, if that is down, any other.
-func (x *session) reachForSet() error {
+func (x *prepared) reachForSet() error {
 	u := use{readOnly: true, weak: true, blind: true, roam: brief}
 	if x.tx.conn != nil {
 		return x.reach(x.tx.conn.Shard(), u)
@@ -132,7 +131,7 @@ func (x *session) reachForSet() error {
 }
 
 // relaySet runs SHOW and set_config of a simple query.
-func (x *session) relaySet(st *planner.Statement) error {
+func (x *commands) relaySet(st *planner.Statement) error {
 	if onlySets(st) {
 		return x.relayOnlySets(st)
 	}
@@ -144,100 +143,9 @@ func (x *session) relaySet(st *planner.Statement) error {
 		return err
 	}
 	if x.tx.state == txNone {
-		x.release()
+		x.pipe.release()
 	}
 	return nil
-}
-
-// after returns the settings as they are after the statement: those in effect,
-// and those that stay when the transaction commits.
-func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err error) {
-	next, keep = x.settings, x.settings
-	if x.tx.state != txNone {
-		keep = x.tx.keep
-	}
-	return x.change(s, next, keep)
-}
-
-// change is after, where the settings were next and keep before.
-func (x *session) change(s *planner.Set, next, keep *executor.Settings) (*executor.Settings, *executor.Settings, error) {
-	switch s.Op {
-	case "set", "reset":
-		name, value := strings.ToLower(s.Name), s.Value
-		if s.Op == "reset" {
-			value = ""
-		}
-		if value == "" {
-			if err := checkSetting(name, ""); err != nil {
-				return nil, nil, err
-			}
-			value, _ = x.defaults.Get(name)
-		} else if err := checkSetting(name, value); err != nil {
-			return nil, nil, err
-		}
-		if name == "client_encoding" || name == "names" {
-			return next, keep, nil // UTF8 already
-		}
-		if planner.OfTransaction(name) {
-			return next, keep, nil // a shard says what is wrong with it
-		}
-		if name == "session_authorization" {
-			name, value = "role", "" // whose reset ends the role too
-		}
-		if name == "datestyle" && s.Value != "" { // what is reset forgets what was before
-			// Completed by what holds now, which may be a SET LOCAL.
-			before, _ := next.Get(name)
-			reset, _ := x.defaults.Get(name)
-			value = executor.MergeDateStyle(before, value, reset)
-		}
-		change := func(set *executor.Settings) *executor.Settings {
-			switch {
-			case value == "":
-				return set.Without(name)
-			case s.Local && s.Value == "":
-				return set.WithDefault(name, value)
-			}
-			return set.With(name, value)
-		}
-		if s.Local && x.tx.state == txNone {
-			return next, keep, nil // the shard warns that it does nothing
-		}
-		next = change(next)
-		if !s.Local {
-			keep = change(keep)
-		}
-	case "reset all":
-		next, keep = withRoleOf(x.defaults, next), withRoleOf(x.passedOver(keep), keep)
-	}
-	if next.Size() > x.srv.limits.SettingsBytes {
-		return nil, nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "the session's settings are over %d bytes", x.srv.limits.SettingsBytes)
-	}
-	return next, keep, nil
-}
-
-// passedOver are the defaults with those of keep that RESET ALL leaves to a COMMIT: it passes over what has its default value because of
-// SET LOCAL .. TO DEFAULT (PostgreSQL, ResetAllOptions).
-func (x *session) passedOver(keep *executor.Settings) *executor.Settings {
-	left, now := x.defaults, map[string]executor.Setting{}
-	for _, e := range x.settings.List() {
-		now[e.Name] = e
-	}
-	for _, e := range keep.List() {
-		// What the router does not know the start of is absent when it has that value.
-		has, set := now[e.Name]
-		if _, starts := x.defaults.Get(e.Name); !set && !starts || has.Default {
-			left = left.With(e.Name, e.Value)
-		}
-	}
-	return left
-}
-
-// withRoleOf is the settings with the role of others: RESET ALL leaves it (GUC_NO_RESET_ALL).
-func withRoleOf(s, of *executor.Settings) *executor.Settings {
-	if role, ok := of.Get("role"); ok {
-		return s.With("role", role)
-	}
-	return s.Without("role")
 }
 
 // isOn reads the SQL text of a setting that is on or off.
@@ -246,56 +154,23 @@ func isOn(value string) bool {
 	return on
 }
 
-// resets reports whether a SET has a value that it takes from the session's start, which the shard does not know.
-func (x *session) resets(s *planner.Set) bool {
-	name := strings.ToLower(s.Name)
-	if _, defaulted := x.onShardsAs(x.defaults).Get(name); !defaulted {
-		return false
-	}
-	if s.Value == "" {
-		return true
-	}
-	if name != "datestyle" {
-		return false
-	}
-	_, _, hasDefault := executor.ReadDateStyle(s.Value)
-	return hasDefault
-}
-
 // adopt makes settings that a shard has accepted the session's.
-func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
+func (x *unitRun) adopt(st *planner.Statement, next, keep *executor.Settings) {
 	x.unit.effects = true
-	x.settings = next
-	if c := x.pipe.Conn; c != nil && !x.virtual() {
-		c.SetSettings(x.onShards())
+	x.gucs.adopt(next, keep)
+	if c := x.pipe.Conn; c != nil && !x.pipe.virtual() {
+		c.SetSettings(x.gucs.onShards())
 	}
-	if x.tx.state != txNone {
-		x.tx.keep = keep
-		x.tx.stays(next, keep, x.reported)
-		if x.tx.conn == nil && x.tx.schema == nil || x.tx.weak {
-			x.tx.log = append(x.tx.log, st.Text)
-		}
-	} else {
-		x.settings = keep
-	}
-}
-
-// stays notes what the client was told of the settings that are as the transaction's COMMIT leaves them.
-func (t *transaction) stays(next, keep *executor.Settings, reported map[string]string) {
-	if t.stay == nil {
-		t.stay = map[string]string{}
-	}
-	for name, value := range reported {
-		now, set := next.Get(strings.ToLower(name))
-		if then, still := keep.Get(strings.ToLower(name)); now == then && set == still {
-			t.stay[name] = value
-		}
+	if x.tx.state == txNone {
+		x.gucs.settings = keep
+	} else if x.tx.deferring() {
+		x.tx.log = append(x.tx.log, st.Text)
 	}
 }
 
 // set runs SET, RESET and DISCARD. A shard judges the value, so that errors,
 // notices and what is reported to the client are its own.
-func (x *session) set(st *planner.Statement) error {
+func (x *commands) set(st *planner.Statement) error {
 	s := st.Set
 	if s.Op == "discard" {
 		return x.discard(st)
@@ -303,7 +178,7 @@ func (x *session) set(st *planner.Statement) error {
 	if own(s) {
 		return x.setOwn(st)
 	}
-	next, keep, err := x.after(s)
+	next, keep, err := x.gucs.after(s)
 	if err != nil {
 		return err
 	}
@@ -315,7 +190,7 @@ func (x *session) set(st *planner.Statement) error {
 	}
 	// RESET goes back to the startup parameters, which the shard does not know
 	// as such: it gets the difference.
-	resets := x.resets(s)
+	resets := x.gucs.resets(s)
 	if s.Local && resets && x.tx.state == txNone {
 		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
 	}
@@ -334,21 +209,21 @@ func (x *session) set(st *planner.Statement) error {
 	}
 	x.adopt(st, next, keep)
 	if x.tx.state == txNone {
-		x.release()
+		x.pipe.release()
 	}
 	return nil
 }
 
 // trySet runs a SET in a transaction that is not bound yet: a shard judges it in
 // a transaction that is rolled back, and it is remembered.
-func (x *session) trySet(st *planner.Statement, next, keep *executor.Settings) error {
-	if x.outside() { // it is no conversation of the SET's
+func (x *commands) trySet(st *planner.Statement, next, keep *executor.Settings) error {
+	if x.pipe.outside() { // it is no conversation of the SET's
 		if err := x.leave(); err != nil {
 			return err
 		}
 	}
 	u := use{readOnly: true, weak: true, roam: brief}
-	c, err := x.obtain(x.srv.ex.Snapshot().State().DefaultShard, u, x.tx.before)
+	c, err := x.shards.obtain(x.srv.ex.Snapshot().State().DefaultShard, u, x.gucs.before)
 	if err != nil {
 		return err
 	}
@@ -362,35 +237,22 @@ func (x *session) trySet(st *planner.Statement, next, keep *executor.Settings) e
 			c.Break()
 		}
 	}()
-	if _, err := x.exec(c, strings.Join(append([]string{"BEGIN"}, x.tx.log...), ";")); err != nil {
-		return x.shardSaid(c, err)
+	if _, err := x.shards.exec(c, strings.Join(append([]string{"BEGIN"}, x.tx.log...), ";")); err != nil {
+		return x.shards.shardSaid(c, err)
 	}
 	p := executor.Pipeline{Conn: c}
 	p.Query(st.Text)
-	x.setRunning(c)
+	x.shards.setRunning(c)
 	o, err := p.Run(executor.None, &x.w)
-	x.setRunning(nil)
+	x.shards.setRunning(nil)
 	if err != nil {
-		return x.shardSaid(c, err)
+		return x.shards.shardSaid(c, err)
 	}
 	if o.Err != nil {
 		return &shardError{said: o.Err, frame: append([]byte(nil), p.ErrorFrame()...)}
 	}
 	x.adopt(st, next, keep)
 	return nil
-}
-
-// shardSaid is the error of a statement of the router's own.
-func (x *session) shardSaid(c *executor.Conn, err error) error {
-	var se *sqlstate.Error
-	if errors.As(err, &se) {
-		return se
-	}
-	if stopped := x.interrupts.stopped(); stopped != nil {
-		return stopped.OnShard(c.Shard())
-	}
-	x.srv.ex.Shun(c.Shard())
-	return c.Lost(err, false)
 }
 
 // statementTimeout reads the setting of that name as the shard would; 0 is none.
@@ -422,7 +284,7 @@ func settingDuration(v string) time.Duration {
 
 // changeTo gives the session's conversation other settings and tells the client
 // what that changed.
-func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings) error {
+func (x *commands) changeTo(st *planner.Statement, next, keep *executor.Settings) error {
 	if x.tx.state != txNone && x.tx.conn == nil && x.tx.schema == nil {
 		// Not bound: bind, weakly, so that there is a shard to judge it.
 		if err := x.reachForSet(); err != nil {
@@ -433,9 +295,9 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 		return err
 	}
 	c := x.pipe.Conn
-	list := c.LastingChanges(x.onShardsAs(next), x.tx.keep, keep)
+	list := c.LastingChanges(x.gucs.onShardsAs(next), x.gucs.keep, keep)
 	if st.Set != nil && st.Set.Local { // nil for SET SESSION CHARACTERISTICS
-		list = c.LocalChanges(x.onShardsAs(next))
+		list = c.LocalChanges(x.gucs.onShardsAs(next))
 	}
 	changes := strings.Join(list, ";")
 	if x.tx.state == txNone {
@@ -446,8 +308,8 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 		}
 		if err != nil {
 			c.Break()
-			x.release()
-			return x.shardSaid(c, err)
+			x.pipe.release()
+			return x.shards.shardSaid(c, err)
 		}
 	} else if len(changes) > 0 {
 		p := executor.Pipeline{Conn: c}
@@ -468,7 +330,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 	x.adopt(st, next, keep)
 	x.tx.weak = weak
 	if x.tx.state == txNone {
-		x.release()
+		x.pipe.release()
 	}
 	x.w.complete(st.Tag)
 	return nil
@@ -476,7 +338,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 
 // discard runs DISCARD. Plans and temporary tables are never left on a shard's
 // connection, and sequences' last values are not kept there either.
-func (x *session) discard(st *planner.Statement) error {
+func (x *commands) discard(st *planner.Statement) error {
 	if st.Set.What == "all" {
 		if err := x.notInBlock("DISCARD ALL"); err != nil {
 			return err
@@ -489,28 +351,28 @@ func (x *session) discard(st *planner.Statement) error {
 		x.forgetSequences()
 		x.held.CloseAll()
 		x.listener.UnlistenAll()
-		x.unpin()
-		return x.changeTo(st, x.defaults, x.defaults)
+		x.shards.unpin()
+		return x.changeTo(st, x.gucs.defaults, x.gucs.defaults)
 	}
 	switch {
 	case st.Set.What == "sequences":
 		x.forgetSequences()
-	case st.Set.What == "temp" && x.pin != nil:
+	case st.Set.What == "temp" && x.shards.pin != nil:
 		if err := x.drain(); err != nil {
 			return err
 		}
-		if err := x.reach(x.pin.Shard(), use{}); err != nil {
+		if err := x.reach(x.shards.pin.Shard(), use{}); err != nil {
 			return err
 		}
 		x.pipe.Query("DISCARD TEMP")
 		_, err := x.converse(executor.None)
-		x.dropped = true
+		x.shards.dropped = true
 		if err == nil {
 			if x.tx.state == txNone {
-				x.temps = nil
+				x.shards.temps = nil
 			}
-			if x.outside() {
-				x.release()
+			if x.pipe.outside() {
+				x.pipe.release()
 			}
 		}
 		return err
@@ -522,7 +384,7 @@ func (x *session) discard(st *planner.Statement) error {
 
 // setCharacteristics runs SET SESSION CHARACTERISTICS AS TRANSACTION, which is
 // SET of three default_transaction_... settings.
-func (x *session) setCharacteristics(st *planner.Statement) error {
+func (x *commands) setCharacteristics(st *planner.Statement) error {
 	if x.tx.state != txNone && x.tx.failed {
 		return inFailed()
 	}
@@ -557,40 +419,14 @@ func (x *session) setCharacteristics(st *planner.Statement) error {
 			settings = append(settings, [2]string{"default_transaction_deferrable", "on"})
 		}
 	}
-	next, keep := x.settings, x.settings
+	next, keep := x.gucs.settings, x.gucs.settings
 	if x.tx.state != txNone {
-		keep = x.tx.keep
+		keep = x.gucs.keep
 	}
 	for _, s := range settings {
 		next, keep = next.With(s[0], s[1]), keep.With(s[0], s[1])
 	}
 	return x.changeTo(st, next, keep)
-}
-
-// onShards are the session's settings as the conversation of its next statement is to have them.
-func (x *session) onShards() *executor.Settings { return x.onShardsAs(x.settings) }
-
-// onShardsAs is onShards if s were the session's settings: those of a schema change begin without the timeouts of its start.
-func (x *session) onShardsAs(s *executor.Settings) *executor.Settings {
-	if x.tx.schema == nil {
-		return s
-	}
-	return s.Timed()
-}
-
-// localSettings gives a conversation of a schema change the session's settings, if they were changed after it began, or
-// another statement was a schema change.
-func (x *session) localSettings(c *executor.Conn) error {
-	if x.tx.schema == nil || c == x.tx.conn || c.Settings().Equal(x.onShards()) {
-		return nil
-	}
-	if changes := c.LocalChanges(x.onShards()); len(changes) > 0 {
-		if _, err := x.exec(c, strings.Join(changes, ";")); err != nil {
-			return x.shardSaid(c, err)
-		}
-	}
-	c.SetSettings(x.onShards())
-	return nil
 }
 
 // textOf is a value as text, nil for NULL.

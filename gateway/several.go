@@ -21,7 +21,7 @@ import (
 func onSeveral(c *executor.Conn) bool { return c != nil && c.Shard() == several.Name }
 
 // host is the session as package several sees it.
-type host struct{ x *session }
+type host struct{ x *unitRun }
 
 // Snapshot is the map for the next statement.
 func (h host) Snapshot() *shardmap.Snapshot {
@@ -32,13 +32,13 @@ func (h host) Snapshot() *shardmap.Snapshot {
 }
 
 // Settings are the session's.
-func (h host) Settings() *executor.Settings { return h.x.onShards() }
+func (h host) Settings() *executor.Settings { return h.x.gucs.onShards() }
 
 // Timeout is the session's statement_timeout, of which earlier tries have used a part.
 func (h host) Timeout() time.Duration {
-	d := statementTimeout(h.x.settings)
+	d := statementTimeout(h.x.gucs.settings)
 	if d > 0 && h.x.unit.tries > 0 {
-		d = max(d-time.Since(h.x.unit.began), time.Millisecond)
+		d = max(d-time.Since(h.x.stats.Began), time.Millisecond)
 	}
 	return d
 }
@@ -47,7 +47,7 @@ func (h host) Timeout() time.Duration {
 const yieldsMax = 100
 
 // Repeats reports whether the unit can be run again.
-func (h host) Repeats() bool { return !h.x.wrote && h.x.repeatable(yieldsMax) }
+func (h host) Repeats() bool { return !h.x.pipe.wrote && h.x.repeatable(yieldsMax) }
 
 // Holds refuses a commit that the lease does not cover.
 func (h host) Holds() error {
@@ -61,47 +61,47 @@ func (h host) Holds() error {
 
 // Values makes ids and the values of sequences.
 func (h host) Values(list []planner.FillValue) ([][]byte, error) {
-	return h.x.evaluate(&planner.Fill{Values: list}, nil)
+	return h.x.values(&planner.Fill{Values: list}, nil)
 }
 
 // Reader borrows a conversation with a replica, where the session's read policy wants one.
 func (h host) Reader(ctx context.Context, shard string, s *executor.Settings) (*executor.Conn, error) {
 	x := h.x
-	if !x.mayRead() {
+	if !x.shards.mayRead() {
 		return nil, nil
 	}
-	r := x.rule()
-	return x.srv.ex.AcquireRead(ctx, shard, s, r.policy, r.lagMax, &x.writes)
+	r := x.shards.rule()
+	return x.srv.ex.AcquireRead(ctx, shard, s, r.policy, r.lagMax, &x.shards.writes)
 }
 
 // Wrote notes that the session writes on a shard.
 func (h host) Wrote(c *executor.Conn) {
-	h.x.writes.Note(c)
+	h.x.shards.writes.Note(c)
 	h.x.turn.Wrote(c.Shard(), h.x.unit.version)
 }
 
 // Joined notes that the transaction, or the unit, is open on a shard.
-func (h host) Joined(shard string) { h.x.uses(shard) }
+func (h host) Joined(shard string) { h.x.tx.uses(shard, h.x.unit.version) }
 
 // Kept is the conversation that the session keeps with the shard.
 func (h host) Kept(shard string) *executor.Conn {
-	if c := h.x.pin; c != nil && c.Shard() == shard && !c.Broken() {
+	if c := h.x.shards.pin; c != nil && c.Shard() == shard && !c.Broken() {
 		return c
 	}
 	return nil
 }
 
 // Counter is the session's, of the default shard's own sequences.
-func (h host) Counter() *executor.Counter { return h.x.counter }
+func (h host) Counter() *executor.Counter { return h.x.shards.counter }
 
 // Holder is the session's.
-func (h host) Holder() *executor.Holder { return &h.x.holder }
+func (h host) Holder() *executor.Holder { return &h.x.shards.holder }
 
 // Held are the session's WITH HOLD cursors.
 func (h host) Held() *several.Held { return &h.x.held }
 
 // onHeld reports whether a statement is about WITH HOLD cursors, which are not a shard's.
-func (x *session) onHeld(st *planner.Statement) bool {
+func (x *prepared) onHeld(st *planner.Statement) bool {
 	k := st.Cursor
 	return k != nil && (k.Hold || x.held.Has(k.Name) || k.Op == "close" && k.Name == "" && x.held.Len() > 0)
 }
@@ -109,8 +109,8 @@ func (x *session) onHeld(st *planner.Statement) bool {
 // reachSeveral makes pipe.Conn a conversation with several shards: the
 // transaction's, or one for the messages up to Sync. A transaction that is bound
 // to one shard takes its conversation along.
-func (x *session) reachSeveral(u use) error {
-	if x.nowait {
+func (x *unitRun) reachSeveral(u use) error {
+	if x.shards.nowait {
 		return errWait
 	}
 	if x.tx.state == txNone {
@@ -135,7 +135,7 @@ func (x *session) reachSeveral(u use) error {
 	if n := x.tx.saves.Len(); n > 0 && x.tx.saves.At(n-1).modes < len(x.tx.modes) {
 		return sqlstate.Refuse("SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "give the options with BEGIN")
 	}
-	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before, ReadOnly: x.tx.readOnly}
+	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.before, ReadOnly: x.tx.readOnly}
 	for name := range x.tx.saves.All() {
 		o.Saves = append(o.Saves, name)
 	}
@@ -151,14 +151,14 @@ func (x *session) reachSeveral(u use) error {
 		if x.tx.weak {
 			x.unbind()
 		} else {
-			if x.dirty {
+			if x.pipe.dirty {
 				if _, err := x.converse(executor.Sync); err != nil {
 					return err
 				}
 			}
-			o.Adopted, o.Keep, o.Wrote, o.Since = x.tx.conn, x.tx.keep, x.tx.ran > 0, x.tx.since
+			o.Adopted, o.Keep, o.Wrote, o.Since = x.tx.conn, x.gucs.keep, x.tx.ran > 0, x.tx.since
 			x.pipe.Reset()
-			x.dirty = false
+			x.pipe.dirty = false
 		}
 	}
 	c := x.talkSeveral(o)
@@ -169,11 +169,11 @@ func (x *session) reachSeveral(u use) error {
 			}
 		}
 	}
-	c.SetSettings(x.settings)
+	c.SetSettings(x.gucs.settings)
 	x.tx.conn, x.pipe.Conn, x.tx.weak = c, c, false
 	x.unit.bound = o.Adopted == nil
-	x.wrote = x.wrote || !u.readOnly
-	x.sending(u.roam)
+	x.pipe.wrote = x.pipe.wrote || !u.readOnly
+	x.pipe.sending(u.roam)
 	if !u.readOnly {
 		x.tx.ran++
 	}
@@ -181,30 +181,30 @@ func (x *session) reachSeveral(u use) error {
 }
 
 // snapshots reports whether a conversation is with one shard that takes a snapshot before the first statement is run.
-func (x *session) snapshots(c *executor.Conn) bool {
-	sh, ok := x.srv.ex.Snapshot().Shard(c.Shard())
+func (s *Server) snapshots(c *executor.Conn) bool {
+	sh, ok := s.ex.Snapshot().Shard(c.Shard())
 	return ok && sh.Can().Snapshots
 }
 
 // unitSeveral is reachSeveral outside of a transaction block. What was written
 // before in the same unit is part of it: the shard's conversation, which has an
 // implicit transaction open, is taken along in a block.
-func (x *session) unitSeveral(u use) error {
-	o := several.Options{Base: x.settings}
+func (x *unitRun) unitSeveral(u use) error {
+	o := several.Options{Base: x.gucs.settings}
 	// Of what was parsed or asked there, but not run, some shards have no snapshot.
-	unread := func(c *executor.Conn) bool { return !x.unit.executed && !x.snapshots(c) }
+	unread := func(c *executor.Conn) bool { return !x.unit.executed && !x.srv.snapshots(c) }
 	switch c := x.pipe.Conn; {
 	case c == nil:
 	case onSeveral(c):
 		x.used(u)
 		return nil
-	case x.virtual() || !x.wrote && (!(x.strictIsolation() && x.dirty) || unread(c)):
+	case x.pipe.virtual() || !x.pipe.wrote && (!(x.gucs.oneSnapshot() && x.pipe.dirty) || unread(c)):
 		if err := x.leave(); err != nil {
 			return err
 		}
 	default:
-		if !x.snapshots(c) {
-			return x.elsewhere(several.Name, c.Shard(), "the messages before Sync are one transaction, which")
+		if !x.srv.snapshots(c) {
+			return elsewhere(several.Name, c.Shard(), "the messages before Sync are one transaction, which")
 		}
 		if err := x.drain(); err != nil {
 			return err
@@ -212,16 +212,16 @@ func (x *session) unitSeveral(u use) error {
 		if x.pipe.Conn != c { // a statement that waited to be parsed has brought it elsewhere
 			return x.unitSeveral(u)
 		}
-		if _, err := x.exec(c, "BEGIN"); err != nil {
+		if _, err := x.shards.exec(c, "BEGIN"); err != nil {
 			c.Break()
-			x.release()
-			return x.shardSaid(c, err)
+			x.pipe.release()
+			return x.shards.shardSaid(c, err)
 		}
-		x.uses(c.Shard())
-		o.Adopted, o.Keep, o.Wrote = c, x.settings, x.wrote
-		wrote := x.wrote
+		x.tx.uses(c.Shard(), x.unit.version)
+		o.Adopted, o.Keep, o.Wrote = c, x.gucs.settings, x.pipe.wrote
+		wrote := x.pipe.wrote
 		x.pipe.Reset()
-		x.dirty, x.wrote = false, wrote
+		x.pipe.dirty, x.pipe.wrote = false, wrote
 	}
 	c := x.talkSeveral(o)
 	for _, p := range x.portals.All() {
@@ -229,46 +229,31 @@ func (x *session) unitSeveral(u use) error {
 			p.conn = c
 		}
 	}
-	c.SetSettings(x.settings)
+	c.SetSettings(x.gucs.settings)
 	x.pipe.Conn = c
 	x.used(u)
 	return nil
 }
 
-func (x *session) talkSeveral(o several.Options) *executor.Conn {
+func (x *unitRun) talkSeveral(o several.Options) *executor.Conn {
 	sev := several.New(x.srv.several, host{x}, o)
 	x.progress.Store(sev.Progress())
 	c := executor.NewConn(several.Name, sev)
-	x.at.Store(c.ShardName())
+	x.shards.at.Store(c.ShardName())
 	return c
 }
 
 // goesSeveral reports whether a statement is the business of a conversation with
 // several shards: by itself, or because the transaction has come to one.
-func (x *session) goesSeveral(st *planner.Statement) bool {
+func (x *prepared) goesSeveral(st *planner.Statement) bool {
 	if st.Kind == planner.Several || onSeveral(x.tx.conn) || x.onHeld(st) {
 		return true
 	}
-	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && txn.Atomic(x.settings) && x.strict() && !x.serializable() {
+	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && txn.Atomic(x.gucs.settings) && x.tx.oneSnapshot() && !x.tx.serializable() {
 		// All shards' snapshots are taken with its first statement.
 		return st.Kind == planner.OneShard || st.Kind == planner.DefaultShard || st.Kind == planner.AnyShard
 	}
-	return x.inSeveral()
-}
-
-// inSeveral reports whether the transaction, or the unit outside of one, has come
-// to a conversation with several shards.
-func (x *session) inSeveral() bool {
-	return onSeveral(x.tx.conn) || x.tx.state == txNone && onSeveral(x.pipe.Conn)
-}
-
-// culprit is the shard whose error the last answer was.
-func (x *session) culprit() string {
-	c := x.pipe.Conn
-	if sev, ok := c.Conn.(*several.Conn); ok && sev.Culprit() != "" {
-		return sev.Culprit()
-	}
-	return c.Shard()
+	return x.pipe.inSeveral()
 }
 
 // onReplica reports whether a conversation, or one of those with several shards, is with a replica.

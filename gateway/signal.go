@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"net"
 	"slices"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
-	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -117,8 +114,8 @@ func maySignal(ask admin.Signal, x *session) error {
 }
 
 // signals asks a shard whom the calls name, acts, and returns the value of the statement's text.
-func (x *session) signals(v *planner.FillValue, args *planner.Args, values [][]byte) ([]byte, error) {
-	rows, err := x.askBeside(v.Asks, v.OfDefault, args, values)
+func (x *prepared) signals(v *planner.FillValue, args *planner.Args, values [][]byte) ([]byte, error) {
+	rows, err := x.shards.askBeside(v.Asks, v.OfDefault, args, values)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +154,7 @@ func (x *session) signals(v *planner.FillValue, args *planner.Args, values [][]b
 }
 
 // signalOne carries out one call. wait is in milliseconds.
-func (x *session) signalOne(end bool, pid, wait int64) (bool, error) {
+func (x *prepared) signalOne(end bool, pid, wait int64) (bool, error) {
 	if wait < 0 {
 		return false, sqlstate.New(sqlstate.NumericOutOfRange, "\"timeout\" must not be negative")
 	}
@@ -172,7 +169,7 @@ func (x *session) signalOne(end bool, pid, wait int64) (bool, error) {
 	// A longer wait is as good as none that ends: nobody counts centuries.
 	ask.Wait = time.Duration(min(wait, 1<<40)) * time.Millisecond
 	if x.id.Login != nil {
-		rows, err := x.askBeside("SELECT rolname FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(oid, 'USAGE')", true, nil, nil)
+		rows, err := x.shards.askBeside("SELECT rolname FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(oid, 'USAGE')", true, nil, nil)
 		if err != nil {
 			return false, err
 		}
@@ -199,82 +196,8 @@ func (x *session) signalOne(end bool, pid, wait int64) (bool, error) {
 	return told.Done, nil
 }
 
-// askBeside runs a SELECT on a connection of its own, with the client's parameters and after them the router's values, and
-// returns its rows as text.
-func (x *session) askBeside(text string, ofDefault bool, args *planner.Args, values [][]byte) ([][][]byte, error) {
-	shard := x.srv.ex.Any()
-	if ofDefault {
-		shard = x.srv.ex.Snapshot().State().DefaultShard
-	}
-	c, err := x.acquire(shard, x.settings)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Release()
-	var oids []uint32
-	var body []byte
-	own := 0
-	if args != nil {
-		oids, own = args.OIDs, len(args.Values)
-	}
-	body = wire.AppendInt16(body, int16(uint16(own+len(values))))
-	for i := range own + len(values) {
-		format := int16(0)
-		if i < own {
-			format = wire.FormatAt(args.Formats, i)
-		}
-		body = wire.AppendInt16(body, format)
-	}
-	body = wire.AppendInt16(body, int16(uint16(own+len(values))))
-	for i := range own + len(values) {
-		if i < own {
-			body = wire.AppendValue(body, args.Values[i])
-		} else {
-			body = wire.AppendValue(body, values[i-own])
-		}
-	}
-	body = wire.AppendInt16(body, 0) // all columns as text
-	var p executor.Pipeline
-	p.Conn = c
-	p.Unnamed(new(byte), text, oids, c.Settings(), false)
-	p.Bind("", "", body, false)
-	p.Execute("", 0, nil)
-	rows := &textRows{}
-	x.setRunning(c)
-	o, err := p.Run(executor.Sync, rows)
-	x.setRunning(nil)
-	switch {
-	case err != nil:
-		c.Break()
-		return nil, c.Lost(err, false)
-	case o.Err != nil:
-		return nil, &shardError{said: o.Err, frame: slices.Clone(p.ErrorFrame())}
-	}
-	return rows.rows, nil
-}
-
-// textRows is a Sink that keeps the rows.
-type textRows struct {
-	rows [][][]byte
-	err  error
-}
-
-// Frames keeps the rows in b.
-func (r *textRows) Frames(b []byte) error {
-	frames(b, func(typ byte, body []byte) {
-		if typ == wire.DataRow {
-			row, err := wire.SplitRow(slices.Clone(body), nil)
-			r.rows, r.err = append(r.rows, row), errors.Join(r.err, err)
-		}
-	})
-	return r.err
-}
-
-// Parameter is for a change of the connection's settings, which the statement cannot make.
-func (r *textRows) Parameter(string, string) {}
-
 // sessionJSON returns the rows of one of PostgreSQL's relations about sessions.
-func (x *session) sessionJSON(source string) ([]byte, error) {
+func (x *prepared) sessionJSON(source string) ([]byte, error) {
 	var rows []map[string]any
 	switch source {
 	case "pg_prepared_statements":
@@ -313,7 +236,7 @@ func (x *session) activity(source string) map[string]any {
 	row["datname"], row["usename"], row["backend_type"] = Database, x.start.User, "client backend"
 	row["backend_start"], row["state_change"] = x.began.UTC().Format(stamp), time.Unix(0, x.interrupts.since.Load()).UTC().Format(stamp)
 	row["state"] = x.interrupts.stateName()
-	if p := x.application.Load(); p != nil {
+	if p := x.gucs.application.Load(); p != nil {
 		row["application_name"] = *p
 	}
 	switch a := x.start.Remote.(type) {
@@ -326,7 +249,7 @@ func (x *session) activity(source string) map[string]any {
 }
 
 // preparedRows are the session's prepared statements, those that a shard has judged.
-func (x *session) preparedRows() ([]map[string]any, error) {
+func (x *prepared) preparedRows() ([]map[string]any, error) {
 	names := make([]string, 0, x.statements.Len())
 	for name := range x.statements.Names() {
 		if name != "" {
@@ -337,7 +260,7 @@ func (x *session) preparedRows() ([]map[string]any, error) {
 	var rows []map[string]any
 	for _, name := range names {
 		s, _ := x.statements.Find([]byte(name))
-		types, err := x.typesBeside(s)
+		types, err := x.shards.typesBeside(s)
 		if err != nil {
 			return nil, err
 		}
@@ -354,55 +277,6 @@ func (x *session) preparedRows() ([]map[string]any, error) {
 	}
 	return rows, nil
 }
-
-// typesBeside returns the types of a statement's parameters; a shard that has not said them yet is asked on a connection of its own.
-func (x *session) typesBeside(s *statement) ([]uint32, error) {
-	n := s.plan.Params
-	for _, known := range [][]uint32{s.params, s.types, s.oids} {
-		if len(known) >= n && !slices.Contains(known[:n], 0) {
-			return known[:n], nil
-		}
-	}
-	text, shard := s.plan.Text, x.srv.ex.Any()
-	if s.plan.Judged != "" {
-		text = s.plan.Judged
-	}
-	if s.plan.Kind != planner.OneShard && s.plan.Kind != planner.AnyShard {
-		shard = x.srv.ex.Snapshot().State().DefaultShard
-	}
-	c, err := x.acquire(shard, x.settings)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Release()
-	var p executor.Pipeline
-	p.Conn = c
-	var said typesOf
-	p.Unnamed(new(byte), text, s.oids, c.Settings(), false)
-	p.CheckColumns("", &said)
-	x.setRunning(c)
-	o, err := p.Run(executor.Sync, &textRows{})
-	x.setRunning(nil)
-	switch {
-	case err != nil:
-		c.Break()
-		return nil, c.Lost(err, false)
-	case o.Err != nil:
-		return nil, &shardError{said: o.Err, frame: slices.Clone(p.ErrorFrame())}
-	case len(said.oids) < n:
-		return nil, sqlstate.New(sqlstate.InternalError, "the shard did not say the types of %d parameters", n)
-	}
-	return said.oids[:n], nil
-}
-
-// typesOf is told the types of a statement's parameters (executor.Watch, executor.TypeWatch).
-type typesOf struct{ oids []uint32 }
-
-// Described is for the columns, which are of no interest here.
-func (t *typesOf) Described([]byte) *sqlstate.Error { return nil }
-
-// Typed notes the types.
-func (t *typesOf) Typed(oids []uint32) { t.oids = slices.Clone(oids) }
 
 const pidBits = admin.NodeBits
 

@@ -22,7 +22,7 @@ func (x *session) query(f wire.Frame) error {
 	sql, malformed := wire.ReadQuery(f.Body())
 	// Messages without a Sync before it: they are answered first.
 	err := x.drain()
-	if err == nil && x.outside() {
+	if err == nil && x.pipe.outside() {
 		err = x.leave()
 	}
 	if err == nil {
@@ -58,11 +58,11 @@ func (x *session) endMessage(ok bool) error {
 			return x.fail(err)
 		}
 	}
-	if x.outside() {
-		if x.pipe.Skipping() || x.dirty {
+	if x.pipe.outside() {
+		if x.pipe.Skipping() || x.pipe.dirty {
 			x.pipe.Conn.Break()
 		}
-		x.release()
+		x.pipe.release()
 	}
 	return nil
 }
@@ -72,9 +72,9 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	if !utf8.Valid(sql) {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
-	sql, x.unit.parent, _ = trace.CutEnd(sql)
+	sql, x.stats.Unit, _ = trace.CutEnd(sql)
 	var err error
-	if x.hint, err = hintOf(sql); err != nil {
+	if x.shards.hint, err = hintOf(sql); err != nil {
 		return err
 	}
 	// A semicolon before the end: there may be several.
@@ -85,26 +85,26 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		}
 		snap, private := x.snapshot()
 		if rest, p, ok := trace.CutBegin(sql); ok {
-			sql, x.unit.parent = rest, p
+			sql, x.stats.Unit = rest, p
 		}
-		st, r, found, err := x.srv.ex.PlanText(x, &x.shaper, sql, x.settings, snap, private)
+		st, r, found, err := x.srv.ex.PlanText(&x.shards, &x.shaper, sql, x.gucs.settings, snap, private)
 		if st, _, err = x.planKeyed(st, err, sql, snap, private); err != nil && len(whole) > len(sql) && sqlstate.CodeOf(err) != sqlstate.QueryCanceled {
 			if _, e := x.plan(whole); e != nil {
 				err = e // its position is in the whole text, where a semicolon may be too early
 			}
 		}
 		if err != nil {
-			return x.unplanned(x.besideTemps(err), sql, private)
+			return x.unplanned(x.shards.temps.missing(err), sql, private)
 		}
-		if err = x.maySee(st); err == nil {
+		if err = x.id.maySee(st); err == nil {
 			err = x.hidden(st)
 		}
 		if err != nil {
 			return err
 		}
-		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap) && !snap.Holding()) && len(x.temps) == 0 && r.Held == nil {
+		if found && (x.tx.state == txNone || !x.tx.failed && x.tx.tied(snap) && !snap.Holding()) && len(x.shards.temps) == 0 && r.Held == nil {
 			// The same statement with other literals: it goes as it came.
-			x.m.runs(st)
+			x.stats.Runs(st)
 			x.countText(snap, st, &r, sql)
 			if err := x.reach(r.Shard, useOf(st)); err != nil {
 				return err
@@ -139,7 +139,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		return err
 	}
 	if x.tx.state == txNone {
-		x.beginTx(txImplicit, "BEGIN")
+		x.tx.begins(txImplicit, "BEGIN")
 	}
 	at := 0
 	defer func() { x.before = "" }()
@@ -156,7 +156,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		}
 		if x.tx.state == txNone {
 			// A COMMIT in the middle: what follows is a new implicit transaction.
-			x.beginTx(txImplicit, "BEGIN")
+			x.tx.begins(txImplicit, "BEGIN")
 		}
 		if i := strings.Index(text[at:], part); i >= 0 {
 			at += i + len(part)
@@ -168,7 +168,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 // together sends a message whole, if all its statements go to one shard and none
 // is the router's business: then the shard does with it exactly what PostgreSQL does.
 func (x *session) together(f wire.Frame, parts []string) (done bool, err error) {
-	if x.tx.failed || x.tx.schema != nil || x.outlived() != nil {
+	if x.tx.failed || x.tx.schema != nil || x.tx.outlived() != nil {
 		return false, nil
 	}
 	shard := ""
@@ -197,7 +197,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		all.Tables, all.Strange = append(all.Tables, st.Tables...), all.Strange || st.Strange
 		all.Types = append(all.Types, st.Types...)
 		all.Traces, all.TempCall = all.Traces || st.Traces, all.TempCall || st.TempCall
-		if st.Kind == planner.AnyShard && x.tempTypeOf(st) == "" {
+		if st.Kind == planner.AnyShard && x.shards.temps.typeOf(st) == "" {
 			continue
 		}
 		if !x.clear(st) {
@@ -217,8 +217,8 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 	if err := x.reach(shard, u); err != nil {
 		return true, err
 	}
-	x.m.runs(last)
-	x.m.ran, x.tx.snapped = len(parts), x.tx.state != txNone
+	x.stats.Runs(last)
+	x.stats.Ran, x.tx.snapped = len(parts), x.tx.state != txNone
 	x.pipe.QueryFrame(f)
 	_, err = x.converse(executor.None)
 	return true, err
@@ -303,8 +303,8 @@ func (x *session) relayQuery(st *planner.Statement, f wire.Frame, text string) e
 		x.pipe.Copied(copied)
 	}
 	_, err = x.converse(executor.None)
-	if err == nil && x.outside() {
-		x.release()
+	if err == nil && x.pipe.outside() {
+		x.pipe.release()
 	}
 	return err
 }
@@ -322,7 +322,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 	if st.Params > 0 {
 		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 	}
-	x.m.runs(st)
+	x.stats.Runs(st)
 	switch {
 	case routed(st):
 		x.args = planner.Args{}
@@ -340,9 +340,9 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if err != nil {
 			return err
 		}
-		calls, err := x.setCalls(st, nil)
+		calls, err := x.gucs.setCalls(st, nil)
 		if err == nil {
-			err = x.mayCall(st, calls)
+			err = x.gucs.mayCall(st, calls)
 		}
 		if err != nil {
 			return err
@@ -364,7 +364,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		x.pipe.Query(st.Text)
 		_, err := x.converse(executor.None)
 		if err == nil {
-			x.release()
+			x.pipe.release()
 		}
 		return err
 	case st.Kind == planner.ExecuteKind:
@@ -386,7 +386,7 @@ func (x *session) answerLocal(st *planner.Statement, args *planner.Args) error {
 }
 
 // allowed refuses what a failed transaction does not take.
-func (x *session) allowed(st *planner.Statement) error {
+func (x *prepared) allowed(st *planner.Statement) error {
 	if x.tx.state == txNone {
 		x.unit.snapped = x.unit.snapped || snaps(st)
 		return nil
@@ -395,7 +395,7 @@ func (x *session) allowed(st *planner.Statement) error {
 		if st.Kind == planner.TxKind {
 			return nil
 		}
-		if e := x.outlived(); e != nil {
+		if e := x.tx.outlived(); e != nil {
 			return e
 		}
 		if snaps(st) {
@@ -447,18 +447,18 @@ func (l *localResult) rows(w *writer) error {
 }
 
 // localRows sends at most max rows of the router's own answer; 0 is all.
-func (x *session) localRows(l *localResult, max int) error {
+func (w *writer) localRows(l *localResult, max int) error {
 	if max <= 0 || max >= len(l.values) {
-		err := l.rows(&x.w)
+		err := l.rows(w)
 		l.values = nil
 		return err
 	}
 	some := localResult{values: l.values[:max]}
 	l.values = l.values[max:]
-	if err := some.rows(&x.w); err != nil {
+	if err := some.rows(w); err != nil {
 		return err
 	}
-	x.w.empty(wire.PortalSuspended)
+	w.empty(wire.PortalSuspended)
 	return nil
 }
 
@@ -466,10 +466,10 @@ func (x *session) localRows(l *localResult, max int) error {
 // of transaction control go out at once; rows are returned.
 func (x *session) local(st *planner.Statement, args *planner.Args) (*localResult, error) {
 	began := time.Now()
-	x.m.st, x.m.ran = st, 1
+	x.stats.Last, x.stats.Ran = st, 1
 	l, err := x.runLocal(st, args)
-	if err == nil && x.m.st == st { // else a shard had the last word
-		x.answered(st, began)
+	if err == nil && x.stats.Last == st { // else a shard had the last word
+		x.stats.Answered(st, began)
 	}
 	return l, err
 }

@@ -355,6 +355,7 @@ func (a *arrival) register(ctx context.Context) (sess *session, err error) {
 	}
 	made := newSession(s, a.nc, a.start, defaults, profile)
 	made.id, made.socket = a.id, a.socket
+	made.id.user = a.start.User
 	if c, ok := a.socket.(*lane.Conn); ok && a.channel.TLS {
 		// The end of the connection comes behind the farewell of TLS, so that a look
 		// at the next bytes does not find it.
@@ -396,8 +397,8 @@ func (a *arrival) served() error {
 func (a *arrival) greet(sess *session) error {
 	out, m := wire.Begin(a.out, wire.Authentication)
 	out = wire.End(wire.AppendInt32(out, 0), m)
-	for _, name := range slices.Sorted(maps.Keys(sess.reported)) {
-		out = wire.AppendParameterStatus(out, name, sess.reported[name])
+	for _, name := range slices.Sorted(maps.Keys(sess.gucs.reported)) {
+		out = wire.AppendParameterStatus(out, name, sess.gucs.reported[name])
 	}
 	out, m = wire.Begin(out, wire.BackendKeyData)
 	out = wire.AppendInt32(out, int32(sess.pid))
@@ -584,16 +585,16 @@ func inherited(set *executor.Settings) (*executor.Settings, error) {
 // inherit gives a session that began while the default shard could not be reached what it would have begun with, as soon as that is
 // known: at the beginning of a unit outside of transactions. The client is told of what changes by that.
 func (x *session) inherit() error {
-	if !x.early || x.tx.state != txNone || x.pipe.Conn != nil {
+	if !x.gucs.early || x.tx.state != txNone || x.pipe.Conn != nil {
 		return nil
 	}
 	ctx, done := x.interrupts.waiting()
 	defer done()
-	settings, err := x.srv.ex.Begin(ctx, x.settings)
+	settings, err := x.srv.ex.Begin(ctx, x.gucs.settings)
 	if err != nil || settings.BeganAs() == 0 {
 		return nil // the statement says what it cannot reach
 	}
-	defaults, err := x.srv.ex.Begin(ctx, x.defaults)
+	defaults, err := x.srv.ex.Begin(ctx, x.gucs.defaults)
 	if err != nil {
 		return err
 	}
@@ -607,10 +608,10 @@ func (x *session) inherit() error {
 	if err != nil {
 		return err
 	}
-	x.early, x.settings, x.defaults = false, settings, defaults
+	x.gucs.early, x.gucs.settings, x.gucs.defaults = false, settings, defaults
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		_, set := settings.Get(strings.ToLower(name))
-		if !set && name != "session_authorization" && x.reported[name] != now[name] {
+		if !set && name != "session_authorization" && x.gucs.reported[name] != now[name] {
 			x.w.Parameter(name, now[name])
 		}
 	}

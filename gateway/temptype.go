@@ -12,6 +12,9 @@ import (
 // A name without schema means a type of pg_temp before all others. The session's are in its kept conversation alone: elsewhere the name
 // means another type, or none. So a statement that names one runs on that conversation, or is refused.
 
+// tempNames are the names that may be in the pg_temp of a session.
+type tempNames map[string]tempKind
+
 // tempKind says what a name in pg_temp may be.
 type tempKind uint8
 
@@ -21,14 +24,14 @@ const (
 )
 
 // isTemp reports whether a name may be of a temporary table, view or index of the session.
-func (x *session) isTemp(name string) bool { return x.temps[name]&tempRelation != 0 }
+func (t tempNames) isRelation(name string) bool { return t[name]&tempRelation != 0 }
 
 // namesType reports whether a name may be of a type in pg_temp of the session. PostgreSQL puts underscores before the name of an array type.
-func (x *session) namesType(name string) bool {
-	if x.temps[name] != 0 || name == "" || name[0] != '_' {
-		return x.temps[name] != 0
+func (t tempNames) namesType(name string) bool {
+	if t[name] != 0 || name == "" || name[0] != '_' {
+		return t[name] != 0
 	}
-	for own := range x.temps {
+	for own := range t {
 		if strings.TrimLeft(own, "_") == strings.TrimLeft(name, "_") {
 			return true
 		}
@@ -37,19 +40,19 @@ func (x *session) namesType(name string) bool {
 }
 
 // tempTypeOf is a name in the statement that may be of a type in pg_temp of the session, "" if there is none.
-func (x *session) tempTypeOf(st *planner.Statement) string {
-	if len(x.temps) == 0 {
+func (t tempNames) typeOf(st *planner.Statement) string {
+	if len(t) == 0 {
 		return ""
 	}
 	for _, name := range st.Types {
 		if name == planner.AnyType {
-			for own, kind := range x.temps {
+			for own, kind := range t {
 				if kind&tempType != 0 {
 					return own
 				}
 			}
 		}
-		if x.namesType(name) {
+		if t.namesType(name) {
 			return name
 		}
 	}
@@ -63,8 +66,8 @@ func refuseTempType(name string) error {
 }
 
 // tempTyped refuses a statement that names a type in pg_temp, if it does not run where that is.
-func (x *session) tempTyped(st *planner.Statement) error {
-	name := x.tempTypeOf(st)
+func (t tempNames) refuseTyped(st *planner.Statement) error {
+	name := t.typeOf(st)
 	if name == "" || st.Pins {
 		return nil
 	}
@@ -72,7 +75,7 @@ func (x *session) tempTyped(st *planner.Statement) error {
 	case planner.OneShard, planner.Several, planner.Virtual, planner.Call:
 		return refuseTempType(name)
 	case planner.DDLKind:
-		if !x.temporary(st) {
+		if !t.only(st) {
 			return refuseTempType(name)
 		}
 	}
@@ -80,39 +83,39 @@ func (x *session) tempTyped(st *planner.Statement) error {
 }
 
 // reachedTemp refuses a statement that names a type in pg_temp, if the conversation at hand is not the kept one.
-func (x *session) reachedTemp(st *planner.Statement) error {
-	if !x.onPin() {
-		return refuseTempType(x.tempTypeOf(st))
+func (x *unitRun) reachedTemp(st *planner.Statement) error {
+	if !x.shards.onPin() {
+		return refuseTempType(x.shards.temps.typeOf(st))
 	}
 	x.tx.temporary = x.tx.temporary || x.tx.state != txNone
 	return nil
 }
 
 // onPin reports whether what is sent to the default shard now goes to the kept conversation.
-func (x *session) onPin() bool {
-	if x.tx.schema != nil {
-		for _, c := range x.tx.bound {
-			if c == x.pin {
+func (b *shardConns) onPin() bool {
+	if b.tx.schema != nil {
+		for _, c := range b.tx.bound {
+			if c == b.pin {
 				return true
 			}
 		}
 	}
-	return x.pipe.Conn != nil && several.TakesPart(x.pipe.Conn, x.pin)
+	return b.pipe.Conn != nil && several.TakesPart(b.pipe.Conn, b.pin)
 }
 
 // freeTypeName refuses the name of another type for one in pg_temp. Statements that name it could be refused, but there is more that
 // looks names up: the bodies of functions, and what shows a name with its schema or without.
-func (x *session) freeTypeName(name string) error {
-	shard := x.srv.ex.Snapshot().State().DefaultShard
-	c, err := x.acquire(shard, x.settings)
+func (b *shardConns) freeTypeName(name string) error {
+	shard := b.ex.Snapshot().State().DefaultShard
+	c, err := b.acquire(shard, b.gucs.settings)
 	if err != nil {
 		return err
 	}
 	defer c.Release()
 	names := executor.QuoteLiteral(name) + ", " + executor.QuoteLiteral(multirangeOf(name))
-	res, err := x.exec(c, "SELECT t.typname FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_namespace AS n ON n.oid = t.typnamespace WHERE t.typname IN ("+names+`) AND n.nspname NOT LIKE 'pg\_temp\_%' LIMIT 1`)
+	res, err := b.exec(c, "SELECT t.typname FROM pg_catalog.pg_type AS t JOIN pg_catalog.pg_namespace AS n ON n.oid = t.typnamespace WHERE t.typname IN ("+names+`) AND n.nspname NOT LIKE 'pg\_temp\_%' LIMIT 1`)
 	if err != nil {
-		return x.shardSaid(c, err)
+		return b.shardSaid(c, err)
 	}
 	if len(res.Rows) > 0 {
 		return sqlstate.Refuse("a type in pg_temp cannot have the name of the type "+res.Rows[0][0].String+", which it would hide", "give it another name")
@@ -141,11 +144,11 @@ func clipped(name string, most int) string {
 }
 
 // hasTempTypes reports whether the types are in pg_temp now, and not only made there in what was rolled back.
-func (x *session) hasTempTypes(names []string) (bool, error) {
+func (b *shardConns) hasTempTypes(names []string) (bool, error) {
 	for _, name := range names {
-		res, err := x.exec(x.pin, "SELECT FROM pg_catalog.pg_type WHERE typnamespace = pg_catalog.pg_my_temp_schema() AND typname = "+executor.QuoteLiteral(name))
+		res, err := b.exec(b.pin, "SELECT FROM pg_catalog.pg_type WHERE typnamespace = pg_catalog.pg_my_temp_schema() AND typname = "+executor.QuoteLiteral(name))
 		if err != nil {
-			return false, x.shardSaid(x.pin, err)
+			return false, b.shardSaid(b.pin, err)
 		}
 		if len(res.Rows) == 0 {
 			return false, nil
@@ -156,11 +159,11 @@ func (x *session) hasTempTypes(names []string) (bool, error) {
 
 // mayChangeTypes looks at a change of types of the session that has no schema in it: such a type may have been rolled back, and the new name
 // may be another's.
-func (x *session) mayChangeTypes(st *planner.Statement) error {
+func (x *commands) mayChangeTypes(st *planner.Statement) error {
 	if len(st.DDL.OfTypes) == 0 {
 		return nil
 	}
-	if has, err := x.hasTempTypes(st.DDL.OfTypes); err != nil || !has {
+	if has, err := x.shards.hasTempTypes(st.DDL.OfTypes); err != nil || !has {
 		if err == nil {
 			err = refuseTempType(st.DDL.OfTypes[0])
 		}
@@ -169,9 +172,9 @@ func (x *session) mayChangeTypes(st *planner.Statement) error {
 	if st.TempType == "" {
 		return nil
 	}
-	if err := x.freeTypeName(st.TempType); err != nil {
+	if err := x.shards.freeTypeName(st.TempType); err != nil {
 		return err
 	}
-	x.remembersTemp(st.TempType, tempType|x.temps[st.DDL.OfTypes[0]])
+	x.remembersTemp(st.TempType, tempType|x.shards.temps[st.DDL.OfTypes[0]])
 	return nil
 }

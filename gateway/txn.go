@@ -2,124 +2,18 @@ package gateway
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/txn"
-	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
-	"github.com/cleavedb/cleave/schema"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-type txState uint8
-
-const (
-	txNone txState = iota
-	// txImplicit: several statements of one message, or a schema change and
-	// what follows it before Sync; ends with the unit.
-	txImplicit
-	// txOpen: between BEGIN and COMMIT.
-	txOpen
-)
-
-// transaction is the session's transaction. See docs/design/gateway.md for its states.
-type transaction struct {
-	state  txState
-	failed bool
-	// temporary: a temporary table was made or changed in it.
-	temporary bool
-	// begin is the text that begins it on a shard.
-	begin string
-	// base are the characteristics that it began with, before its statements named others: an error takes it back to them.
-	base modes
-	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the
-	// shard after begin. It goes on while the binding is weak.
-	log []string
-	// modes are the SET TRANSACTION statements.
-	modes []string
-	// conn is the shard conversation that it is bound to; nil while it is not.
-	conn *executor.Conn
-	// since is the map by which it began there.
-	since *shardmap.Snapshot
-	// snapped: a statement has been judged in it, for which PostgreSQL takes a snapshot.
-	snapped bool
-	// apart: its shard does not know of one of them.
-	apart bool
-	// readOnly: it was begun READ ONLY.
-	readOnly bool
-	// weak: conn ran only what does not tie it to the shard.
-	weak bool
-	// lost: conn broke; nothing but ROLLBACK is left.
-	lost bool
-	// schema is the schema change that it has become part of, shard the one
-	// that other statements of it run on.
-	schema *schema.Tx
-	shard  string
-	// bound are the conversations that it had before it became that.
-	bound []*executor.Conn
-	// opened are the settings that the schema change's own conversations begin with.
-	opened *executor.Settings
-	// undone: a ROLLBACK TO may have taken settings back on some of them.
-	undone bool
-	// before are the settings at BEGIN, keep those that COMMIT leaves (all but
-	// SET LOCAL's).
-	before, keep *executor.Settings
-	// told are the ParameterStatus values at BEGIN, stay those of the settings that COMMIT leaves, where they are others.
-	told  map[string]string
-	stay  map[string]string
-	saves pgbackend.Savepoints[savepoint]
-	// ran counts the statements on a shard that may have written.
-	ran int
-	// first is the version of the map when it was first tied to a shard, 0 before.
-	first uint64
-	// term is that of the lease then.
-	term uint64
-	// ended is why the router has ended it, until the client has been told.
-	ended *sqlstate.Error
-}
-
-type savepoint struct {
-	settings, keep *executor.Settings
-	told           map[string]string // the ParameterStatus values at the time
-	stay           map[string]string // transaction.stay at the time
-	ran            int               // transaction.ran at the time, as modes and readOnly are
-	modes          int
-	readOnly       bool
-}
-
-func (x *session) beginTx(state txState, text string) {
-	x.tx = transaction{state: state, begin: text, base: defaultModes(x.settings), before: x.settings, keep: x.settings, told: maps.Clone(x.reported), weak: true}
-}
-
-// strictIsolation reports whether the settings ask for more than READ COMMITTED.
-func (x *session) strictIsolation() bool {
-	v, _ := x.settings.Get("default_transaction_isolation")
-	v = strings.ToLower(v)
-	return strings.Contains(v, "repeatable") || strings.Contains(v, "serializable")
-}
-
-// strict reports whether the transaction has one snapshot for all statements.
-func (x *session) strict() bool {
-	if x.strictIsolation() && !strings.Contains(strings.ToUpper(x.tx.begin), "ISOLATION") {
-		return true
-	}
-	for _, t := range append([]string{x.tx.begin}, x.tx.log...) {
-		t = strings.ToUpper(t)
-		if strings.Contains(t, "REPEATABLE") || strings.Contains(t, "SERIALIZABLE") {
-			return true
-		}
-	}
-	return false
-}
-
 // reachInTx makes pipe.Conn the transaction's conversation.
-func (x *session) reachInTx(shard string, u use) error {
+func (x *unitRun) reachInTx(shard string, u use) error {
 	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
 		if err := x.leave(); err != nil {
 			return err
@@ -149,9 +43,9 @@ func (x *session) reachInTx(shard string, u use) error {
 }
 
 // bindTx begins the transaction on a shard, with what it did so far.
-func (x *session) bindTx(shard string, u use) error {
+func (x *unitRun) bindTx(shard string, u use) error {
 	x.tx.since = x.srv.ex.Snapshot()
-	c, err := x.obtain(shard, u, x.tx.before)
+	c, err := x.shards.obtain(shard, u, x.gucs.before)
 	if err != nil {
 		return err
 	}
@@ -161,31 +55,31 @@ func (x *session) bindTx(shard string, u use) error {
 			return err
 		}
 	}
-	c.SetSettings(x.settings)
+	c.SetSettings(x.gucs.settings)
 	x.tx.conn, x.pipe.Conn = c, c
 	if batched {
 		// An error of the BEGIN would make the shard skip the statement too: it
 		// never runs outside the transaction.
-		x.dirty = true
+		x.pipe.dirty = true
 		x.pipe.Begin(x.srv.ex.Prepare("BEGIN", nil, 0, nil))
 	}
-	x.tx.weak = u.weak && (u.blind || !x.strict())
+	x.tx.weak = u.weak && (u.blind || !x.tx.oneSnapshot())
 	if !x.tx.weak {
-		x.uses(c.Shard())
+		x.tx.uses(c.Shard(), x.unit.version)
 	}
 	x.runs(u.on)
 	if u.on != nil && u.on.Traces {
 		c.Soil()
 	}
-	x.counts(u)
+	x.shards.counts(u)
 	x.turn.At(c.ShardName())
 	x.unit.bound = true
-	x.wrote = !u.readOnly
-	x.sending(u.roam)
+	x.pipe.wrote = !u.readOnly
+	x.pipe.sending(u.roam)
 	if !u.readOnly {
 		x.tx.ran++
 		x.turn.Wrote(c.Shard(), x.unit.version)
-		x.writes.Note(c)
+		x.shards.writes.Note(c)
 	}
 	return nil
 }
@@ -193,7 +87,7 @@ func (x *session) bindTx(shard string, u use) error {
 // beginOn runs BEGIN and what the transaction did so far on c. Where another
 // shard would do as well and c is lost, that is used. After an error there is no
 // conversation left.
-func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
+func (x *unitRun) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 	sql := x.tx.begin
 	if len(x.tx.log) > 0 {
 		sql += ";" + strings.Join(x.tx.log, ";")
@@ -202,7 +96,7 @@ func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 		if u.roam != anchored {
 			_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 		}
-		_, err := x.exec(c, sql)
+		_, err := x.shards.exec(c, sql)
 		if err == nil && u.roam != anchored {
 			err = c.SetDeadline(time.Time{})
 		}
@@ -225,11 +119,11 @@ func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 		case tries == roamMax || u.roam == anchored && !replica:
 			return nil, c.Lost(err, false)
 		case replica:
-			x.unit.primary = tries > 1
+			x.shards.primary = tries > 1
 		default:
 			x.srv.ex.Shun(shard)
 		}
-		if c, err = x.obtain(shard, u, x.tx.before); err != nil {
+		if c, err = x.shards.obtain(shard, u, x.gucs.before); err != nil {
 			return nil, err
 		}
 	}
@@ -237,50 +131,23 @@ func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 
 // unbind rolls the transaction back on its shard and forgets the shard: it can
 // be bound again.
-func (x *session) unbind() {
+func (x *unitRun) unbind() {
 	c := x.tx.conn
 	x.tx.conn, x.tx.first = nil, 0
 	x.unused()
 	if x.pipe.Conn == c {
 		x.pipe.Reset()
 	}
-	x.dirty, x.wrote, x.sends = false, false, 0
+	x.pipe.forget()
 	if c == nil {
 		return
 	}
-	x.endOn(c, x.tx.before)
-}
-
-// endOn rolls back on c and gives it back with the settings that it had before.
-func (x *session) endOn(c *executor.Conn, before *executor.Settings) {
-	if !c.Broken() {
-		if _, err := x.exec(c, "ROLLBACK"); err != nil {
-			c.Break()
-		}
-	}
-	c.SetSettings(before)
-	c.Release()
-}
-
-// failTx marks the transaction as failed.
-func (x *session) failTx() {
-	if t := &x.tx; !t.failed && t.state == txOpen {
-		// What it had set ends with the error.
-		told, settings := t.told, t.before
-		if n := t.saves.Len(); n > 0 {
-			told, settings = t.saves.At(n-1).told, t.saves.At(n-1).settings
-		}
-		x.retold(told, settings, settings)
-	}
-	x.tx.failed = true
-	if x.tx.schema != nil {
-		x.tx.schema.Fail()
-	}
+	x.shards.endOn(c, x.gucs.before)
 }
 
 // loseTx is for a transaction whose conversation broke.
-func (x *session) loseTx() {
-	x.yield()
+func (x *unitRun) loseTx() {
+	x.pipe.yield()
 	c := x.tx.conn
 	x.tx.conn, x.tx.lost, x.tx.failed = nil, true, true
 	if h := x.interrupts.ending.Load(); h != nil {
@@ -288,7 +155,7 @@ func (x *session) loseTx() {
 	}
 	x.unused()
 	x.pipe.Reset()
-	x.dirty, x.wrote, x.sends = false, false, 0
+	x.pipe.forget()
 	if x.tx.schema != nil {
 		x.tx.schema.Fail()
 	}
@@ -298,35 +165,18 @@ func (x *session) loseTx() {
 	}
 }
 
-// yield gives back the conversation that the session has beside its transaction,
-// if it has one. Code that forgets pipe.Conn while a transaction ends calls it before.
-func (x *session) yield() {
-	if !x.outside() || x.virtual() {
-		return
-	}
-	if x.dirty || x.pipe.Waiting() || x.pipe.Skipping() {
-		x.pipe.Conn.Break()
-	}
-	x.release()
-}
-
 // finishTx forgets the transaction; committed says which settings stay.
-func (x *session) finishTx(committed bool) {
-	x.yield()
-	t := x.tx
-	x.tx = transaction{}
+func (x *unitRun) finishTx(committed bool) {
+	x.pipe.yield()
+	t := x.tx.ends()
 	x.unused()
 	x.listener.EndTransaction(committed)
-	if x.pipe.Conn != nil && !x.virtual() {
+	if x.pipe.Conn != nil && !x.pipe.virtual() {
 		x.pipe.Reset()
 	}
-	x.dirty, x.wrote, x.sends = false, false, 0
+	x.pipe.forget()
 	x.portals.Ended(nil)
-	settings := t.before
-	if committed {
-		settings = t.keep
-	}
-	x.settings = settings
+	x.gucs.end(committed)
 	for _, c := range t.bound {
 		// The schema change talked on it, and so did SETs whose end nobody followed.
 		c.Soil()
@@ -336,48 +186,22 @@ func (x *session) finishTx(committed bool) {
 		c.Release()
 	}
 	if t.conn != nil {
-		t.conn.SetSettings(settings)
+		t.conn.SetSettings(x.gucs.settings)
 		t.conn.Release()
 	}
 	if t.schema != nil {
-		x.keepPin()
-	}
-	x.retold(t.told, t.before, settings)
-	if committed {
-		for _, name := range slices.Sorted(maps.Keys(t.stay)) { // SET LOCAL's values have ended
-			if x.reported[name] != t.stay[name] {
-				x.w.Parameter(name, t.stay[name])
-			}
-		}
-	}
-}
-
-// retold tells the client of settings that are as they were when it was told of them, where no shard has said so. now are the
-// settings, then were those at that time.
-func (x *session) retold(told map[string]string, then, now *executor.Settings) {
-	var changed []string
-	for name, was := range told {
-		if x.reported[name] != was {
-			changed = append(changed, name)
-		}
-	}
-	slices.Sort(changed)
-	for _, name := range changed {
-		a, set := then.Get(strings.ToLower(name))
-		if b, still := now.Get(strings.ToLower(name)); a == b && set == still {
-			x.w.Parameter(name, told[name])
-		}
+		x.shards.keepPin()
 	}
 }
 
 // abandonTx rolls back whatever is open, when the session or the unit ends.
-func (x *session) abandonTx() {
+func (x *unitRun) abandonTx() {
 	if x.tx.state == txNone {
 		return
 	}
-	if x.outside() {
+	if x.pipe.outside() {
 		x.pipe.Conn.Break()
-		x.release()
+		x.pipe.release()
 	}
 	if x.tx.schema != nil {
 		x.detach()
@@ -387,9 +211,9 @@ func (x *session) abandonTx() {
 	} else if c := x.tx.conn; c != nil && !c.Broken() {
 		// Nobody waits for it: a shard that does not answer loses the connection.
 		_ = c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) // a Conn that fails here fails below
-		if x.pipe.Conn == c && (x.dirty || x.pipe.Waiting()) {
+		if x.pipe.Conn == c && (x.pipe.dirty || x.pipe.Waiting()) {
 			c.Break()
-		} else if _, err := x.exec(c, "ROLLBACK"); err != nil || c.SetDeadline(time.Time{}) != nil {
+		} else if _, err := x.shards.exec(c, "ROLLBACK"); err != nil || c.SetDeadline(time.Time{}) != nil {
 			c.Break()
 		}
 	}
@@ -401,9 +225,9 @@ func inFailed() error {
 }
 
 // control runs transaction control. Answers are CommandComplete and notices.
-func (x *session) control(st *planner.Statement) error {
+func (x *commands) control(st *planner.Statement) error {
 	x.unit.effects = true
-	if x.tx.state != txNone && x.outside() {
+	if x.tx.state != txNone && x.pipe.outside() {
 		if err := x.leave(); err != nil {
 			return err
 		}
@@ -424,7 +248,7 @@ func (x *session) control(st *planner.Statement) error {
 	return sqlstate.Refuse(st.Tag+" is not supported", "use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
 }
 
-func (x *session) begin(st *planner.Statement) error {
+func (x *commands) begin(st *planner.Statement) error {
 	if x.unit.executed {
 		if err := x.implicitly(0); err != nil {
 			return err
@@ -448,7 +272,7 @@ func (x *session) begin(st *planner.Statement) error {
 		if err := x.leave(); err != nil {
 			return err
 		}
-		x.beginTx(txOpen, st.Text)
+		x.tx.begins(txOpen, st.Text)
 		x.tx.readOnly = st.Tx.ReadOnly
 	}
 	x.w.complete(st.Tag)
@@ -457,7 +281,7 @@ func (x *session) begin(st *planner.Statement) error {
 
 // beginModes makes the characteristics that a BEGIN names those of the transaction that is open already, if they come before its
 // first query.
-func (x *session) beginModes(st *planner.Statement) error {
+func (x *commands) beginModes(st *planner.Statement) error {
 	m := readModes(st.Text)
 	switch {
 	case m == (modes{}):
@@ -466,7 +290,7 @@ func (x *session) beginModes(st *planner.Statement) error {
 		x.tx.begin, x.tx.readOnly = st.Text, st.Tx.ReadOnly
 		return nil
 	case x.tx.bindable():
-		return x.rememberModes("SET TRANSACTION " + m.list())
+		return x.tx.remember("SET TRANSACTION " + m.list())
 	}
 	return x.relayModes("SET TRANSACTION "+m.list(), true)
 }
@@ -478,7 +302,7 @@ func hasModes(text string) bool {
 }
 
 // finish runs COMMIT and ROLLBACK.
-func (x *session) finish(st *planner.Statement) error {
+func (x *commands) finish(st *planner.Statement) error {
 	commit := st.Tx.Op == "commit"
 	if x.tx.state != txOpen {
 		if st.Tx.Chain {
@@ -490,12 +314,12 @@ func (x *session) finish(st *planner.Statement) error {
 			if err := x.endImplicit(commit && !x.tx.failed); err != nil {
 				return err
 			}
-		case x.pipe.Conn != nil && x.wrote && !commit:
+		case x.pipe.Conn != nil && x.pipe.wrote && !commit:
 			// The writes before it in the unit are rolled back: the shard does it when the connection closes.
-			if !x.keepsUnit() {
+			if !x.shards.keepsUnit() {
 				x.pipe.Conn.Break()
 			}
-			x.release()
+			x.pipe.release()
 		default:
 			if err := x.leave(); err != nil {
 				return err
@@ -515,8 +339,8 @@ func (x *session) finish(st *planner.Statement) error {
 		return err
 	}
 	if st.Tx.Chain {
-		m := ended.chained(x.settings, committed)
-		x.beginTx(txOpen, strings.TrimSpace("BEGIN "+m.list()))
+		m := ended.chained(x.gucs.settings, committed)
+		x.tx.begins(txOpen, strings.TrimSpace("BEGIN "+m.list()))
 		x.tx.base, x.tx.readOnly = m, m.access == "read only"
 	}
 	if commit && !committed {
@@ -530,7 +354,7 @@ func (x *session) finish(st *planner.Statement) error {
 // commitTx ends the open transaction. committed is false if it was rolled back,
 // because it had failed or because that was asked for. After an error it has
 // ended as well.
-func (x *session) commitTx(commit bool) (committed bool, err error) {
+func (x *unitRun) commitTx(commit bool) (committed bool, err error) {
 	commit = commit && !x.tx.failed
 	switch {
 	case x.tx.schema != nil:
@@ -552,16 +376,16 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 		out.par = nil // its shards have the session's settings until the end of the transaction only: finishTx tells what changes
 	}
 	x.pipe.Query(sql)
-	loose := x.loose()
+	loose := x.tx.loose()
 	if loose || !commit {
 		// Nothing hangs on the answer: a lost connection has the same effect.
 		_ = c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) // a Conn that fails here fails below
 	}
-	x.interrupts.setCommitting(c, x.settings, x.pipe.Statements())
+	x.interrupts.setCommitting(c, x.gucs.settings, x.pipe.Statements())
 	o, err := x.pipe.Run(executor.None, &out)
-	x.setRunning(nil)
-	x.m.st, x.m.ran = x.srv.ending, 1
-	x.measured(c, o, err)
+	x.shards.setRunning(nil)
+	x.stats.Last, x.stats.Ran = x.srv.ending, 1
+	x.stats.Done(&x.pipe.Pipeline, c, onSeveral(c), o, err)
 	if err == nil && (loose || !commit) && c.SetDeadline(time.Time{}) != nil {
 		c.Break()
 	}
@@ -607,7 +431,7 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 }
 
 // endImplicit ends the implicit transaction of a message.
-func (x *session) endImplicit(commit bool) error {
+func (x *unitRun) endImplicit(commit bool) error {
 	if x.tx.state != txImplicit {
 		return nil
 	}
@@ -616,7 +440,7 @@ func (x *session) endImplicit(commit bool) error {
 }
 
 // savepoint runs SAVEPOINT, RELEASE and ROLLBACK TO.
-func (x *session) savepoint(st *planner.Statement) error {
+func (x *commands) savepoint(st *planner.Statement) error {
 	t, op := &x.tx, st.Tx.Op
 	if t.state != txOpen {
 		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", map[string]string{"savepoint": "SAVEPOINT", "release": "RELEASE SAVEPOINT", "rollback to": "ROLLBACK TO SAVEPOINT"}[op])
@@ -629,7 +453,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 }
 
 // setSavepoint is savepoint without the answer, in any transaction.
-func (x *session) setSavepoint(st *planner.Statement) error {
+func (x *commands) setSavepoint(st *planner.Statement) error {
 	t, op := &x.tx, st.Tx.Op
 	if (t.failed && op != "rollback to") || t.lost {
 		return inFailed()
@@ -650,9 +474,9 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 		x.pipe.Conn = t.conn
 		x.pipe.Query(st.Text)
 		out := capture{max: 1 << 16, par: x.w.onParameter}
-		x.setRunning(t.conn)
+		x.shards.setRunning(t.conn)
 		o, err := x.pipe.Run(executor.None, &out)
-		x.setRunning(nil)
+		x.shards.setRunning(nil)
 		if err != nil {
 			return x.lost(err, nil, executor.None, anchored)
 		}
@@ -670,7 +494,7 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 	}
 	switch op {
 	case "savepoint":
-		t.saves.Set(st.Tx.Name, savepoint{settings: x.settings, keep: t.keep, told: maps.Clone(x.reported), stay: maps.Clone(t.stay), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
+		t.saves.Set(st.Tx.Name, savepoint{gucs: x.gucs.save(), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
 		if t.saves.Len() > x.srv.limits.DeferredMax*10 {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", t.saves.Len())
 		}
@@ -688,21 +512,20 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 		x.portals.Released(at)
 	case "rollback to":
 		was := t.saves.At(at)
-		x.settings, t.keep, t.stay = was.settings, was.keep, maps.Clone(was.stay)
-		x.retold(was.told, x.settings, x.settings)
+		x.gucs.rollBack(was.gucs)
 		t.modes, t.readOnly = t.modes[:was.modes], was.readOnly
 		t.saves.RollBack(at)
 		x.portals.RolledBack(at)
 		t.failed = false
 		if t.conn != nil {
-			t.conn.SetSettings(x.onShards())
+			t.conn.SetSettings(x.gucs.onShards())
 		}
 	}
 	return nil
 }
 
 // setConstraints runs SET CONSTRAINTS.
-func (x *session) setConstraints(st *planner.Statement) error {
+func (x *commands) setConstraints(st *planner.Statement) error {
 	t := &x.tx
 	switch {
 	case t.state == txNone:
@@ -741,9 +564,9 @@ func (x *session) setConstraints(st *planner.Statement) error {
 }
 
 // constraintsElsewhere reports whether constraints of whole tables are not to be found where the transaction is.
-func (x *session) constraintsElsewhere() bool {
+func (x *commands) constraintsElsewhere() bool {
 	snap := x.srv.ex.Snapshot()
 	name := snap.State().DefaultShard
 	sh, ok := snap.Shard(name)
-	return ok && sh.Can().Catalogue && len(snap.Shards()) > 1 && !txn.Single(x.settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
+	return ok && sh.Can().Catalogue && len(snap.Shards()) > 1 && !txn.Single(x.gucs.settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
 }

@@ -96,16 +96,16 @@ func yes(b bool) engine.Text {
 }
 
 // reachVirtual makes pipe.Conn a conversation with a fresh virtual database.
-func (x *session) reachVirtual(st *planner.Statement) error {
+func (x *prepared) reachVirtual(st *planner.Statement) error {
 	if x.srv.openVirtual == nil {
 		return sqlstate.Refuse("the schema \"cleave\" is not available in this router", "ask the admin API: `cleave map show`")
 	}
 	reads := asksDirectory(st.Text)
-	if x.virtual() && reads&^x.virtualReads == 0 {
+	if x.pipe.virtual() && reads&^x.virtualReads == 0 {
 		return nil // within one unit the tables stay as they were
 	}
 	if x.pipe.Conn != nil {
-		if x.tx.state == txNone && x.wrote {
+		if x.tx.state == txNone && x.pipe.wrote {
 			return sqlstate.Refuse("reading the schema \"cleave\" after a write before the same Sync is not supported", "Sync before it")
 		}
 		if err := x.leave(); err != nil {
@@ -397,10 +397,10 @@ func (s *Server) sessionInfos() []admin.SessionInfo {
 	infos := make([]admin.SessionInfo, len(all))
 	for i, x := range all {
 		info := admin.SessionInfo{PID: int64(x.pid), User: x.start.User, State: x.interrupts.stateName(), Started: x.began, Since: time.Unix(0, x.interrupts.since.Load())}
-		if p := x.application.Load(); p != nil {
+		if p := x.gucs.application.Load(); p != nil {
 			info.Application = *p
 		}
-		if p := x.at.Load(); p != nil {
+		if p := x.shards.at.Load(); p != nil {
 			info.Shard = *p
 		}
 		if x.start.Remote != nil {
@@ -455,4 +455,34 @@ func (s *Server) transactionRows(ctx context.Context) ([][]engine.Text, error) {
 			text(strings.Join(d.Shards, ", ")), text(d.Decider), text(d.State)})
 	}
 	return rows, nil
+}
+
+// endpointRows are those of cleave.endpoints: the servers as this router's probes
+// found them last.
+func (s *Server) endpointRows() [][]engine.Text {
+	null := engine.Text{Null: true}
+	float := func(v float64) engine.Text { return text(strconv.FormatFloat(v, 'f', 3, 64)) }
+	var rows [][]engine.Text
+	for _, e := range s.ex.Endpoints() {
+		health, reason := "up", ""
+		if !e.Up {
+			health = "down"
+		}
+		if e.Err != nil {
+			reason = sqlstate.As(e.Err).Message
+		}
+		timeline, bytes, lag, latency := null, null, null, null
+		if e.Timeline > 0 {
+			timeline, latency = number(e.Timeline), float(float64(e.Latency.Microseconds())/1000)
+		}
+		if e.LagBytes >= 0 {
+			bytes = number(e.LagBytes)
+		}
+		if e.Lag >= 0 {
+			lag = float(e.Lag.Seconds())
+		}
+		rows = append(rows, []engine.Text{text(e.Shard), text(shardmap.Redacted(e.URL)), orNull(string(e.Role)), orNull(string(e.Serves)),
+			text(health), orNull(reason), timeline, bytes, lag, latency, yes(e.Local), number(e.Open), number(e.Idle)})
+	}
+	return rows
 }

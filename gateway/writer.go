@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -118,6 +119,14 @@ type clientGone struct{ err error }
 
 func (e *clientGone) Error() string { return "the client went away: " + e.err.Error() }
 func (e *clientGone) Unwrap() error { return e.err }
+
+func isGone(err error) bool {
+	if err == nil {
+		return false
+	}
+	var gone *clientGone
+	return errors.As(err, &gone)
+}
 
 // mark is a place in what was sent.
 type mark struct {

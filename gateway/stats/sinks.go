@@ -1,4 +1,4 @@
-package gateway
+package stats
 
 import (
 	"context"
@@ -11,11 +11,19 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
+
+// Sinks are what is told of statements: a router's.
+type Sinks struct {
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+	Router  *telemetry.Shard // statements that no shard ran
+	Tracer  *trace.Tracer    // nil: nothing is traced
+	slow    slowLog
+}
 
 // slowLinesMax bounds the lines about slow statements in one second.
 const slowLinesMax = 10
@@ -33,14 +41,20 @@ type slowLog struct {
 	suppressed int
 }
 
-// SetSlow has statements that take at least d logged; 0 turns that off. It may
-// be called at any time.
-func (s *Server) SetSlow(d time.Duration) {
+// SetSlow has statements that take at least d logged; 0 turns that off. It may be called at any time.
+func (k *Sinks) SetSlow(d time.Duration) {
 	if d <= 0 {
 		d = math.MaxInt64
 	}
-	s.slow.at.Store(int64(d))
+	k.slow.at.Store(int64(d))
 }
+
+// IsSlow reports whether a statement that took so long is logged.
+func (k *Sinks) IsSlow(took time.Duration) bool { return int64(took) >= k.slow.at.Load() }
+
+// notable reports whether anybody wants to hear of a statement: the common case
+// is that nobody does.
+func (k *Sinks) notable(took time.Duration) bool { return k.IsSlow(took) || k.Tracer != nil }
 
 // take reports whether a line may be written now, and how many were not since
 // the last one.
@@ -74,104 +88,36 @@ type report struct {
 	refusal  string    // the id, "" if it was none
 }
 
-// told deals with a statement that has ended on a shard. The common case ends
-// with the first line.
-func (x *session) told(c *executor.Conn, o executor.Outcome, now time.Time, took time.Duration) {
-	if !x.notable(took) {
-		return
-	}
-	bytes, tag := x.pipe.Received()
-	r := report{
-		st: x.m.st, ran: x.m.ran, shard: c.Shard(), began: x.unit.began, took: took,
-		sent: time.Unix(0, x.pipe.Sent()), rows: rowsOf(tag), bytes: bytes,
-	}
-	if x.virtual() {
-		r.shard = ""
-	}
-	if sev, ok := c.Conn.(*several.Conn); ok {
-		r.shard, r.shards = "", strings.Join(sev.Shards(), ",")
-	}
-	if o.Err != nil {
-		r.sqlstate, r.refusal = string(o.Err.Code), string(o.Err.ID)
-	}
-	x.tell(&r)
-}
-
-// notable reports whether anybody wants to hear of a statement: the common case
-// is that nobody does.
-func (x *session) notable(took time.Duration) bool {
-	return int64(took) >= x.srv.slow.at.Load() || x.srv.tracer != nil
-}
-
-// traceparentSetting is the client's span, as W3C Trace Context writes it; one
-// of the router's own settings.
-const traceparentSetting = "cleave.traceparent"
-
-// parent is the client's span: in the statement's text, or as the session has it.
-func (x *session) parent() trace.Parent {
-	switch {
-	case !x.m.parent.IsZero():
-		return x.m.parent
-	case !x.unit.parent.IsZero():
-		return x.unit.parent
-	}
-	v, ok := x.settings.Get(traceparentSetting)
-	if !ok {
-		return trace.Parent{}
-	}
-	p, _ := trace.ParseParent(unquoted(v)) // it was checked
-	return p
-}
-
-// tell makes the spans and the line of a statement, if they are wanted.
-func (x *session) tell(r *report) {
-	parent := x.parent()
-	id := parent.TraceID()
-	if x.srv.tracer.Wants(parent) {
-		id = x.emit(parent, r)
-	}
-	if int64(r.took) >= x.srv.slow.at.Load() {
-		x.logSlow(r, id)
-	}
-}
-
-func (x *session) emit(parent trace.Parent, r *report) (id string) {
-	s := trace.Statement{
+func (s *Session) emit(parent trace.Parent, r *report) (id string) {
+	sp := trace.Statement{
 		Operation: "Parse", Shape: shapeOf(r.st), Plan: planOf(r.st), Shard: r.shard, SQLState: r.sqlstate, Rows: r.rows,
-		Count: r.ran, Tries: x.unit.tries + 1, Session: x.pid, Began: r.began, Ended: r.began.Add(r.took), Parts: x.m.attempts,
+		Count: r.ran, Tries: s.Tries + 1, Session: s.who.Session, Began: r.began, Ended: r.began.Add(r.took), Parts: s.attempts,
 	}
 	if r.st != nil {
-		s.Operation, s.Keyspace = r.st.Tag, r.st.Keyspace
+		sp.Operation, sp.Keyspace = r.st.Tag, r.st.Keyspace
 		if len(r.st.Tables) == 1 {
-			s.Table = r.st.Tables[0].Name
+			sp.Table = r.st.Tables[0].Name
 		}
 	}
-	if x.m.waited > 0 {
-		s.Parts = append(s.Parts, trace.Span{Name: trace.PartWait, Shard: r.shard, Began: x.m.waitFrom, Ended: x.m.waitFrom.Add(x.m.waited)})
+	if s.waited > 0 {
+		sp.Parts = append(sp.Parts, trace.Span{Name: trace.PartWait, Shard: r.shard, Began: s.waitFrom, Ended: s.waitFrom.Add(s.waited)})
 	}
 	if r.shards != "" {
-		s.Shard = r.shards
+		sp.Shard = r.shards
 	}
 	if !r.sent.IsZero() {
-		part := trace.Span{Name: trace.PartShard, Shard: r.shard, Began: r.sent, Ended: s.Ended}
+		part := trace.Span{Name: trace.PartShard, Shard: r.shard, Began: r.sent, Ended: sp.Ended}
 		if r.sqlstate != "" {
 			part.Error = "SQLSTATE " + r.sqlstate
 		}
-		s.Parts = append(s.Parts, part)
+		sp.Parts = append(sp.Parts, part)
 	}
-	return x.srv.tracer.Emit(parent, &s)
+	return s.to.Tracer.Emit(parent, &sp)
 }
 
-// toldLocal is told for a statement that the router itself answered.
-func (x *session) toldLocal(st *planner.Statement, began time.Time, took time.Duration) {
-	if x.notable(took) {
-		x.tell(&report{st: st, ran: 1, began: began, took: took, rows: -1})
-	}
-}
-
-func (x *session) logSlow(r *report, traceID string) {
-	suppressed, ok := x.srv.slow.take(time.Now())
-	x.srv.metrics.Slow(ok)
+func (s *Session) logSlow(r *report, traceID string) {
+	suppressed, ok := s.to.slow.take(time.Now())
+	s.to.Metrics.Slow(ok)
 	if !ok {
 		return
 	}
@@ -197,7 +143,7 @@ func (x *session) logSlow(r *report, traceID string) {
 	if r.st != nil {
 		text("keyspace", r.st.Keyspace)
 	}
-	attrs = append(attrs, slog.Float64("total_ms", ms(r.took)), slog.Float64("wait_ms", ms(x.m.waited)), slog.Float64("shard_ms", ms(onShard)))
+	attrs = append(attrs, slog.Float64("total_ms", ms(r.took)), slog.Float64("wait_ms", ms(s.waited)), slog.Float64("shard_ms", ms(onShard)))
 	if r.rows >= 0 {
 		attrs = append(attrs, slog.Int64("rows", r.rows))
 	}
@@ -205,21 +151,19 @@ func (x *session) logSlow(r *report, traceID string) {
 	if r.ran > 1 {
 		attrs = append(attrs, slog.Int("statements", r.ran))
 	}
-	if x.unit.tries > 0 {
-		attrs = append(attrs, slog.Int("tries", x.unit.tries+1))
+	if s.Tries > 0 {
+		attrs = append(attrs, slog.Int("tries", s.Tries+1))
 	}
 	text(telemetry.KeySQLState, r.sqlstate)
 	text(telemetry.KeyRefusal, r.refusal)
-	attrs = append(attrs, slog.Uint64(telemetry.KeySession, uint64(x.pid)))
-	text("user", x.start.User)
-	if p := x.application.Load(); p != nil {
-		text("application", *p)
-	}
+	attrs = append(attrs, slog.Uint64(telemetry.KeySession, uint64(s.who.Session)))
+	text("user", s.who.User)
+	text("application", s.who.Application())
 	text("trace", traceID)
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}
-	x.srv.log.LogAttrs(context.Background(), slog.LevelWarn, "slow statement", attrs...)
+	s.to.Log.LogAttrs(context.Background(), slog.LevelWarn, "slow statement", attrs...)
 }
 
 // planOf names the statement's kind of plan.
@@ -256,3 +200,7 @@ func rowsOf(tag string) int64 {
 	}
 	return n
 }
+
+func joined(shards []string) string { return strings.Join(shards, ",") }
+
+func ms(d time.Duration) float64 { return float64(max(d, 0).Microseconds()) / 1000 }

@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/pgbackend"
+	"github.com/cleavedb/cleave/schema"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+type txState uint8
+
+const (
+	txNone txState = iota
+	// txImplicit: several statements of one message, or a schema change and
+	// what follows it before Sync; ends with the unit.
+	txImplicit
+	// txOpen: between BEGIN and COMMIT.
+	txOpen
+)
+
+// transaction is the client's transaction, as its statements made it: what it is, and which conversation has it. The session
+// runs the statements; executor/several has one with the same names (failed, lost, saves, modes, readOnly) for several shards.
+//
+//	            begins                          a statement's shard (bindTx)
+//	txNone ───────────────▶ open, no conn ─────────────────────────────▶ open on conn ──▶ ends
+//	                        │ log, modes, saves     ◀──unbind── weak: nothing there shows │
+//	                        │                                                             │ reachSeveral: conn is several.Conn
+//	                        └──a schema change (beginSchema)──▶ schema, bound, shard ◀────┘
+//
+//	failed: 25P02 until ROLLBACK, or ROLLBACK TO (saves). lost: conn broke, ROLLBACK alone is left.
+type transaction struct {
+	gucs        *gucs // the client's settings, which the transaction's end and savepoints take back
+	turn        *executor.Turn
+	deferredMax int // of log
+
+	state  txState
+	failed bool
+	// temporary: a temporary table was made or changed in it.
+	temporary bool
+	// begin is the text that begins it on a shard.
+	begin string
+	// base are the characteristics that it began with, before its statements named others: an error takes it back to them.
+	base modes
+	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the
+	// shard after begin. It goes on while the binding is weak.
+	log []string
+	// modes are the SET TRANSACTION statements.
+	modes []string
+	// conn is the shard conversation that it is bound to; nil while it is not.
+	conn *executor.Conn
+	// since is the map by which it began there.
+	since *shardmap.Snapshot
+	// snapped: a statement has been judged in it, for which PostgreSQL takes a snapshot.
+	snapped bool
+	// apart: its shard does not know of one of them.
+	apart bool
+	// readOnly: it was begun READ ONLY.
+	readOnly bool
+	// weak: conn ran only what does not tie it to the shard.
+	weak bool
+	// lost: conn broke; nothing but ROLLBACK is left.
+	lost bool
+	// schema is the schema change that it has become part of, shard the one
+	// that other statements of it run on.
+	schema *schema.Tx
+	shard  string
+	// bound are the conversations that it had before it became that.
+	bound []*executor.Conn
+	// opened are the settings that the schema change's own conversations begin with.
+	opened *executor.Settings
+	// undone: a ROLLBACK TO may have taken settings back on some of them.
+	undone bool
+	saves  pgbackend.Savepoints[savepoint]
+	// ran counts the statements on a shard that may have written.
+	ran int
+	// first is the version of the map when it was first tied to a shard, 0 before.
+	first uint64
+	// term is that of the lease then.
+	term uint64
+	// ended is why the router has ended it, until the client has been told.
+	ended *sqlstate.Error
+}
+
+type savepoint struct {
+	gucs     gucState
+	ran      int // its ran at the time, as modes and readOnly are
+	modes    int
+	readOnly bool
+}
+
+// begins is for BEGIN, and for what begins one by itself.
+func (t *transaction) begins(state txState, text string) {
+	t.ends()
+	t.state, t.begin, t.base, t.weak = state, text, defaultModes(t.gucs.settings), true
+	t.gucs.begin()
+}
+
+// fail marks the transaction as failed.
+func (t *transaction) fail() {
+	if !t.failed && t.state == txOpen {
+		var last *gucState
+		if n := t.saves.Len(); n > 0 {
+			s := t.saves.At(n - 1).gucs
+			last = &s
+		}
+		t.gucs.fail(last)
+	}
+	t.failed = true
+	if t.schema != nil {
+		t.schema.Fail()
+	}
+}
+
+// status is that of ReadyForQuery.
+func (t *transaction) status() byte {
+	switch {
+	case t.state == txNone || t.state == txImplicit:
+		return 'I'
+	case t.failed:
+		return 'E'
+	}
+	return 'T'
+}
+
+// loose reports whether the transaction can leave its shard, if it has one:
+// nothing that it did there shows.
+func (t *transaction) loose() bool { return t.weak && !t.lost && t.schema == nil }
+
+// oneSnapshot reports whether the transaction has one snapshot for all statements.
+func (t *transaction) oneSnapshot() bool {
+	if t.gucs.oneSnapshot() && !strings.Contains(strings.ToUpper(t.begin), "ISOLATION") {
+		return true
+	}
+	for _, t := range append([]string{t.begin}, t.log...) {
+		t = strings.ToUpper(t)
+		if strings.Contains(t, "REPEATABLE") || strings.Contains(t, "SERIALIZABLE") {
+			return true
+		}
+	}
+	return false
+}
+
+// serializable reports whether the transaction is to be SERIALIZABLE.
+func (t *transaction) serializable() bool {
+	if v, ok := t.gucs.settings.Get("default_transaction_isolation"); ok && strings.Contains(strings.ToLower(v), "serial") {
+		return true
+	}
+	for _, t := range append([]string{t.begin}, t.log...) {
+		if strings.Contains(strings.ToUpper(t), "SERIALIZABLE") {
+			return true
+		}
+	}
+	return false
+}
+
+// tied reports whether a transaction sees no other keys on its shards than when it
+// began: nothing has changed, or each statement has a snapshot of its own.
+func (t *transaction) tied(snap *shardmap.Snapshot) bool {
+	return t.first == 0 || t.outlived() == nil && (t.first == snap.Version() || !t.oneSnapshot())
+}
+
+// outlived is the error of a transaction that is older than the router's lease: while
+// there was none nobody waited for it, and what it used may be another shard's by now.
+func (t *transaction) outlived() *sqlstate.Error {
+	if t.first == 0 || t.turn.Term() == t.term {
+		return nil
+	}
+	return &sqlstate.Error{Code: sqlstate.SerializationFailure, Retry: sqlstate.RetryTransaction,
+		Message: "the router lost its lease on the directory while the transaction was open: keys that it used may have moved since",
+		Hint:    "nothing was committed: run the transaction again"}
+}
+
+// uses notes that the transaction is open on a shard.
+func (t *transaction) uses(shard string, version uint64) {
+	t.turn.Use(shard, version)
+	if t.state != txNone && t.first == 0 {
+		t.first, t.term = version, t.turn.Term()
+	}
+}
+
+// waited tells the bound of a lock that the client did not set: in a transaction with a schema change.
+func (t *transaction) waited(err error) error {
+	var said *sqlstate.Error
+	if t.schema == nil || lockTimeout(t.gucs.settings) > 0 || !errors.As(err, &said) || said.Code != sqlstate.LockNotAvailable || said.Hint != "" || !strings.Contains(said.Message, "lock timeout") {
+		return err
+	}
+	e := *said
+	e.Detail = fmt.Sprintf("A transaction with a schema change waits %v for a lock where lock_timeout is 0: it holds locks that others wait for on every shard.", schema.DefaultLockTimeout)
+	e.Hint = "run the transaction again; for a longer wait SET lock_timeout = '1min' before it"
+	return &e
+}
+
+// ends forgets the transaction, and returns what it was.
+func (t *transaction) ends() transaction {
+	was := *t
+	*t = transaction{gucs: t.gucs, turn: t.turn, deferredMax: t.deferredMax}
+	return was
+}
