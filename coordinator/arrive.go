@@ -115,8 +115,8 @@ func (j *job) shutTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	if s.Step == workflow.Reopening {
 		limit = openMax // statements wait
 	}
-	return j.t.inTurns(ctx, e.Target, limit, func(ctx context.Context, try time.Duration) error {
-		unfenced := j.t.unfenced()
+	return j.t.guards.inTurns(ctx, e.Target, limit, func(ctx context.Context, try time.Duration) error {
+		unfenced := j.t.guards.unfenced()
 		snap, err := j.t.c.opts.Directory.Load(ctx)
 		if err != nil {
 			return err
@@ -129,7 +129,7 @@ func (j *job) shutTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 		}
 		bound, cancel := context.WithTimeout(ctx, try)
 		defer cancel()
-		_, err = j.setGuardsAs(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Target), e.Target)
+		_, err = j.t.guards.set(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Target), e.Target)
 		return err
 	})
 }

@@ -113,8 +113,8 @@ func (t *term) dropPlan(ctx context.Context, id string) {
 }
 
 // makePlan is workflow.MakePlan.
-func (j *job) makePlan(ctx context.Context, s *workflow.State, r *workflow.Result) error {
-	snap, err := j.t.c.opts.Directory.Load(ctx)
+func (w *parent) makePlan(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+	snap, err := w.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,14 +122,14 @@ func (j *job) makePlan(ctx context.Context, s *workflow.State, r *workflow.Resul
 	if s.Spec.Balance != nil {
 		o = *s.Spec.Balance
 	}
-	p, err := j.balance(ctx, snap, s.Spec.Keyspace, o)
+	p, err := w.balance(ctx, snap, s.Spec.Keyspace, o)
 	if err != nil {
 		return err
 	}
 	if len(p.Steps) > planStepsMax {
 		p.Steps = p.Steps[:planStepsMax]
 	}
-	if err := storePlan(ctx, j.t.records, s.Spec.ID, p); err != nil {
+	if err := storePlan(ctx, w.t.records, s.Spec.ID, p); err != nil {
 		return err
 	}
 	r.PlanSteps, r.Rows, r.Bytes, r.SkewBefore, r.SkewAfter = len(p.Steps), p.Rows, p.Bytes, p.SkewBefore, p.SkewAfter
@@ -137,12 +137,12 @@ func (j *job) makePlan(ctx context.Context, s *workflow.State, r *workflow.Resul
 }
 
 // balance measures and makes a plan. Errors of the plan itself are Refused.
-func (j *job) balance(ctx context.Context, snap *shardmap.Snapshot, ks string, o workflow.BalanceOptions) (*workflow.BalancePlan, error) {
-	found, err := j.measure(ctx, snap, ks)
+func (w *parent) balance(ctx context.Context, snap *shardmap.Snapshot, ks string, o workflow.BalanceOptions) (*workflow.BalancePlan, error) {
+	found, err := w.measure(ctx, snap, ks)
 	if err != nil {
 		return nil, err
 	}
-	heat, err := shardmap.ReadHeat(ctx, j.t.c.opts.Directory, snap)
+	heat, err := shardmap.ReadHeat(ctx, w.t.c.opts.Directory, snap)
 	if err != nil {
 		return nil, err
 	}
@@ -156,11 +156,11 @@ func (j *job) balance(ctx context.Context, snap *shardmap.Snapshot, ks string, o
 		found.Hot = append(found.Hot, workflow.HotKey{Keyspace: k.Keyspace, Key: k.Key, Load: k.Statements})
 	}
 	if o.BytesPerSecond == 0 {
-		if o.BytesPerSecond, err = j.t.moveRate(ctx); err != nil {
+		if o.BytesPerSecond, err = w.t.moveRate(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if found.Moving, err = j.wanted(ctx, snap); err != nil {
+	if found.Moving, err = w.wanted(ctx, snap); err != nil {
 		return nil, err
 	}
 	p, err := workflow.Balance(snap, *found, o)

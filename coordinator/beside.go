@@ -78,8 +78,8 @@ func decides(k workflow.Kind) bool {
 
 // alone is Beside for a workflow that has moved nothing yet: it waits for those that have, and for
 // older ones.
-func (j *job) alone(ctx context.Context, s *workflow.State) error {
-	all, err := Unended(ctx, j.t.records)
+func (w *parent) alone(ctx context.Context, s *workflow.State) error {
+	all, err := Unended(ctx, w.t.records)
 	if err != nil {
 		return err
 	}
@@ -88,14 +88,14 @@ func (j *job) alone(ctx context.Context, s *workflow.State) error {
 }
 
 // pending are the moves that have not ended.
-func (j *job) pending(ctx context.Context) ([]workflow.State, error) {
-	all, err := Unended(ctx, j.t.records)
+func (w *parent) pending(ctx context.Context) ([]workflow.State, error) {
+	all, err := Unended(ctx, w.t.records)
 	return slices.DeleteFunc(all, func(o workflow.State) bool { return o.Spec.Kind != workflow.Move }), err
 }
 
 // wanted are the parts that moves want which are not in transit yet.
-func (j *job) wanted(ctx context.Context, snap *shardmap.Snapshot) (map[string][]shardmap.Part, error) {
-	all, err := j.pending(ctx)
+func (w *parent) wanted(ctx context.Context, snap *shardmap.Snapshot) (map[string][]shardmap.Part, error) {
+	all, err := w.pending(ctx)
 	out := map[string][]shardmap.Part{}
 	for i := range all {
 		if _, t := snap.Transit(all[i].Spec.ID); t == nil {
@@ -107,11 +107,11 @@ func (j *job) wanted(ctx context.Context, snap *shardmap.Snapshot) (map[string][
 
 // free is an error while another move has some of what children are to move, or, of a
 // drain, brings something to the shard.
-func (j *job) free(ctx context.Context, s *workflow.State, snap *shardmap.Snapshot, children []workflow.Spec) error {
+func (w *parent) free(ctx context.Context, s *workflow.State, snap *shardmap.Snapshot, children []workflow.Spec) error {
 	if len(children) == 0 && s.Spec.Kind != workflow.Drain {
 		return nil
 	}
-	all, err := j.pending(ctx)
+	all, err := w.pending(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,12 +119,12 @@ func (j *job) free(ctx context.Context, s *workflow.State, snap *shardmap.Snapsh
 		o := &all[i]
 		for n := range children {
 			if c := &children[n]; c.Keyspace == o.Spec.Keyspace && snap.Overlap(c.Keyspace, c.Part, o.Spec.Part) {
-				return j.inTheWay(ctx, s, o)
+				return w.inTheWay(ctx, s, o)
 			}
 		}
 		// What has no transit yet is refused: the shard gets nothing new.
 		if _, t := snap.Transit(o.Spec.ID); t != nil && s.Spec.Kind == workflow.Drain && o.Target() == s.Spec.From && o.Step != workflow.Opened && o.Step != workflow.Cleaning && o.Step != workflow.Cancelling {
-			return j.inTheWay(ctx, s, o)
+			return w.inTheWay(ctx, s, o)
 		}
 	}
 	return nil
@@ -132,7 +132,7 @@ func (j *job) free(ctx context.Context, s *workflow.State, snap *shardmap.Snapsh
 
 // inTheWay is the error of a workflow that needs a part which a move has. If that only keeps its
 // way back, a drain may end that.
-func (j *job) inTheWay(ctx context.Context, s, move *workflow.State) error {
+func (w *parent) inTheWay(ctx context.Context, s, move *workflow.State) error {
 	id := move.Spec.ID
 	what := fmt.Sprintf("%s of keyspace %s", move.Spec.Part.Text(), move.Spec.Keyspace)
 	switch {
@@ -149,9 +149,9 @@ func (j *job) inTheWay(ctx context.Context, s, move *workflow.State) error {
 		}
 		return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, text, what, id, until).WithHint("to go on now: cleave finish %s", id))
 	}
-	if _, err := Ask(ctx, j.t.records, id, workflow.Finish, s.Spec.By, nil); err != nil {
+	if _, err := Ask(ctx, w.t.records, id, workflow.Finish, s.Spec.By, nil); err != nil {
 		return err
 	}
-	j.t.again()
+	w.t.again()
 	return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, "what move %s has left of %s is being removed", id, what))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/shardmap"
-	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/workflow"
 )
@@ -170,11 +168,16 @@ type term struct {
 
 	mu     sync.Mutex
 	jobs   map[string]*job
-	movers map[string]*seized       // by shard
-	guards map[string]chan struct{} // has an element while a shard's are locked
-	open   map[string]bool          // the transits whose parts are held and not fenced, see unfenced
-	sets   map[string]uint64        // how often the guards of a shard were set, by lockGuards' holders
+	movers map[string]*seized // by shard
+	guards *guards
 	kick   chan struct{}
+}
+
+func newTerm(c *Coordinator, token uint64) *term {
+	t := &term{c: c, token: token, records: c.opts.Directory.Fenced(token), jobs: map[string]*job{}, movers: map[string]*seized{}, kick: make(chan struct{}, 1)}
+	t.guards = &guards{directory: c.opts.Directory, shard: c.opts.Shard, mover: t.mover,
+		locks: map[string]chan struct{}{}, open: map[string]bool{}, sets: map[string]uint64{}}
+	return t
 }
 
 // seized is a shard's mover, after Seize.
@@ -194,8 +197,7 @@ func (c *Coordinator) lead(ctx context.Context, l *shardmap.Leadership) {
 		case <-ctx.Done():
 		}
 	}()
-	t := &term{c: c, token: l.Token(), records: c.opts.Directory.Fenced(l.Token()), jobs: map[string]*job{}, movers: map[string]*seized{},
-		guards: map[string]chan struct{}{}, open: map[string]bool{}, sets: map[string]uint64{}, kick: make(chan struct{}, 1)}
+	t := newTerm(c, l.Token())
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
 	defer stop()
@@ -471,124 +473,4 @@ func (t *term) mover(ctx context.Context, name string) (engine.Mover, error) {
 	}
 	s.shard, s.mover = shard, mover
 	return mover, nil
-}
-
-// guardsSet counts the times at which a shard's guards were set in this term, from 1.
-func (t *term) guardsSet(shard string) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.sets[shard] + 1
-}
-
-// setsGuards is called for each.
-func (t *term) setsGuards(shard string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sets[shard]++
-}
-
-// lockGuards keeps others of this leadership from setting the guards of the shards.
-//
-// Who has the lock may hold statements, and the others wait for it. So it is not kept while somebody's transaction is waited for,
-// for longer than guardTry: see inTurns. Errors: those of ctx, when it is over before the lock was free.
-func (t *term) lockGuards(ctx context.Context, shards ...string) (unlock func(), err error) {
-	slices.Sort(shards)
-	shards = slices.Compact(shards)
-	var held []chan struct{}
-	unlock = func() {
-		for _, m := range held {
-			<-m
-		}
-	}
-	for _, name := range shards {
-		t.mu.Lock()
-		m, ok := t.guards[name]
-		if !ok {
-			m = make(chan struct{}, 1)
-			t.guards[name] = m
-		}
-		t.mu.Unlock()
-		select {
-		case m <- struct{}{}:
-			held = append(held, m)
-		case <-ctx.Done():
-			unlock()
-			return nil, ctx.Err()
-		}
-	}
-	return unlock, nil
-}
-
-// unfenced are the transits of which this leadership knows that their parts, if they are held, are not fenced: the source's guards
-// let through what they did before the hold. They are read before the map is.
-func (t *term) unfenced() map[string]bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.open)
-}
-
-// fences notes whether the guards of a transit's source may be those with the hold. Who changes them has them locked.
-func (t *term) fences(id string, fenced bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if fenced {
-		delete(t.open, id)
-	} else {
-		t.open[id] = true
-	}
-}
-
-// asGuarded is a map as guards that are set now should say it: without the holds of parts that are not fenced yet. One move must not
-// fence for another: that one lets transactions pass which used the part before, and may give its hold up.
-func asGuarded(snap *shardmap.Snapshot, ks string, unfenced map[string]bool) (*shardmap.Snapshot, error) {
-	ix, ok := snap.Keyspace(ks)
-	if !ok {
-		return snap, nil
-	}
-	var next *shardmap.State
-	for _, t := range ix.Holds() {
-		if !unfenced[t.ID] {
-			continue
-		}
-		if next == nil {
-			c := snap.State().Clone()
-			next = &c
-		}
-		setHold(snap, next, t.ID, shardmap.NoHold)
-	}
-	if next == nil {
-		return snap, nil
-	}
-	return shardmap.NewSnapshot(*next)
-}
-
-// guardTry bounds how long the tables' locks are waited for at first with the guards locked, guardTryMax later, and guardPause
-// is the pause between tries.
-const (
-	guardTry    = 300 * time.Millisecond
-	guardTryMax = fenceMax * 3 / 4 // a cutover gets its turn
-	guardPause  = 30 * time.Millisecond
-)
-
-// inTurns lets set lock the tables of a shard, to set its guards, while nobody else of this leadership does; for limit in all.
-// Between tries it is another's turn: a transaction that is in the way here may wait for what another move holds.
-// What waits for the locks is to end after try.
-//
-// Errors: those of set, 55P03 among them if the locks were not to be had.
-func (t *term) inTurns(ctx context.Context, shard string, limit time.Duration, set func(ctx context.Context, try time.Duration) error) error {
-	whole, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for try := guardTry; ; try = min(try*3/2, guardTryMax) {
-		unlock, err := t.lockGuards(whole, shard)
-		if err != nil {
-			return err
-		}
-		err = set(whole, try)
-		unlock()
-		late := errors.Is(err, context.DeadlineExceeded) || sqlstate.CodeOf(err) == sqlstate.LockNotAvailable
-		if err == nil || !late || whole.Err() != nil {
-			return err
-		}
-		pause(whole, guardPause)
-	}
 }

@@ -157,7 +157,7 @@ func TestADeposedLeaderChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := &term{c: New(Options{Directory: dir}), token: first.Token(), records: dir.Fenced(first.Token())}
+	old := newTerm(New(Options{Directory: dir}), first.Token())
 	spec := workflow.Spec{ID: "m", Kind: workflow.Move, Keyspace: "k", Part: shardmap.Part{Low: []string{"0"}}, From: "b", To: "c"}
 	put(t, dir, spec)
 	j := newJob(old, workflow.State{Spec: spec}, 0)

@@ -328,7 +328,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	if err != nil {
 		return err
 	}
-	if ours, err := j.spare(ctx, s, e, set, m, r); err != nil || !ours {
+	if ours, err := j.notes().spare(ctx, s, e, set, m, r); err != nil || !ours {
 		return err
 	}
 	which := set.set

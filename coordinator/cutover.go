@@ -19,9 +19,9 @@ import (
 const editTries = 20
 
 // edit changes the map for a workflow. change returns nil if nothing is left to do.
-func (j *job) edit(ctx context.Context, s *workflow.State, op, why string, change func(cur *shardmap.Snapshot, next *shardmap.State) (done bool, err error)) (*shardmap.Snapshot, error) {
+func (t *term) edit(ctx context.Context, s *workflow.State, op, why string, change func(cur *shardmap.Snapshot, next *shardmap.State) (done bool, err error)) (*shardmap.Snapshot, error) {
 	for range editTries {
-		cur, err := j.t.c.opts.Directory.Load(ctx)
+		cur, err := t.c.opts.Directory.Load(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -33,30 +33,31 @@ func (j *job) edit(ctx context.Context, s *workflow.State, op, why string, chang
 		if done {
 			return cur, nil
 		}
-		snap, err := j.t.c.opts.Directory.Update(ctx, shardmap.Change{
-			Expect: cur.Version(), By: s.Spec.By, Op: op, Why: why + " (" + j.id + ")", Transit: j.transit(s), Token: j.t.token,
+		snap, err := t.c.opts.Directory.Update(ctx, shardmap.Change{
+			Expect: cur.Version(), By: s.Spec.By, Op: op, Why: why + " (" + s.Spec.ID + ")", Transit: transitOf(s), Token: t.token,
 		}, next)
 		if errors.Is(err, shardmap.ErrConflict) {
 			continue
 		}
 		if err == nil {
-			j.log.Info("map changed", "version", snap.Version(), "op", op, "why", why)
+			t.c.log.Info("map changed", "workflow", s.Spec.ID, "version", snap.Version(), "op", op, "why", why)
 		}
 		return snap, err
 	}
 	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often")
 }
 
-func (j *job) transit(s *workflow.State) string {
+// transitOf is the transit that a change of the map is for, "" for none.
+func transitOf(s *workflow.State) string {
 	if s.Spec.Kind == workflow.Move {
-		return j.id
+		return s.Spec.ID
 	}
 	return ""
 }
 
 // putTransit is workflow.PutTransit.
 func (j *job) putTransit(ctx context.Context, s *workflow.State) error {
-	snap, err := j.edit(ctx, s, "move_begin", fmt.Sprintf("%s goes from %s to %s", s.Spec.Part.Text(), s.Spec.From, s.Spec.To), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	snap, err := j.t.edit(ctx, s, "move_begin", fmt.Sprintf("%s goes from %s to %s", s.Spec.Part.Text(), s.Spec.From, s.Spec.To), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		if _, t := cur.Transit(j.id); t != nil && t.Hold == shardmap.NoHold {
 			return true, nil
 		}
@@ -82,7 +83,7 @@ func (j *job) putTransit(ctx context.Context, s *workflow.State) error {
 	_, t := snap.Transit(j.id)
 	j.members = t.Epoch
 	// A range that was cut has another epoch, which the guards have to say.
-	return j.settle(ctx, s.Spec.Keyspace, s.Spec.From)
+	return j.t.guards.settle(ctx, s.Spec.Keyspace, s.Spec.From)
 }
 
 // setHold puts a transit with the hold, or without one.
@@ -104,9 +105,9 @@ func (j *job) hold(ctx context.Context, s *workflow.State, e workflow.Effect) er
 		return err
 	}
 	began := time.Now()
-	guardsAt := j.t.guardsSet(e.Source)
+	guardsAt := j.t.guards.timesSet(e.Source)
 	j.guardsAt = 0
-	snap, err := j.edit(ctx, s, "move_hold", s.Spec.Part.Text()+" is held while it changes its owner", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	snap, err := j.t.edit(ctx, s, "move_hold", s.Spec.Part.Text()+" is held while it changes its owner", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		if _, text := Tables(cur, s.Spec.Keyspace); text != set.tables {
 			return false, changedError(s)
 		}
@@ -119,7 +120,7 @@ func (j *job) hold(ctx context.Context, s *workflow.State, e workflow.Effect) er
 		}
 		if t.Hold == shardmap.NoHold { // else somebody may have fenced it already
 			j.guardsAt = guardsAt
-			j.t.fences(j.id, false)
+			j.t.guards.fences(j.id, false)
 		}
 		return setHold(cur, next, j.id, e.Hold), nil
 	})
@@ -129,43 +130,6 @@ func (j *job) hold(ctx context.Context, s *workflow.State, e workflow.Effect) er
 	_, t := snap.Transit(j.id)
 	j.members, j.heldAt = t.Epoch, began
 	return nil
-}
-
-// setGuardsAs sets a shard's guards, trying again while there is time.
-func (j *job) setGuardsAs(ctx context.Context, list []engine.Guard, shard string) (engine.Position, error) {
-	m, err := j.t.mover(ctx, shard)
-	if err != nil {
-		return "", err
-	}
-	if len(list) == 0 {
-		return m.Here(ctx)
-	}
-	for {
-		at, err := m.Fence(ctx, list)
-		locked := sqlstate.CodeOf(err) != sqlstate.LockNotAvailable // else nothing was done
-		if locked {
-			j.t.setsGuards(shard)
-		}
-		if locked || ctx.Err() != nil {
-			return at, err
-		}
-		pause(ctx, 20*time.Millisecond)
-	}
-}
-
-// widen sets guards that let more through than those that are there. Writers may wait for us:
-// where the engine can do it, none of them is waited for.
-func (j *job) widen(ctx context.Context, list []engine.Guard, shard string) error {
-	m, err := j.t.mover(ctx, shard)
-	if err != nil {
-		return err
-	}
-	if o, ok := m.(engine.Opener); ok && len(list) > 0 {
-		j.t.setsGuards(shard)
-		return o.Open(ctx, list)
-	}
-	_, err = j.setGuardsAs(ctx, list, shard)
-	return err
 }
 
 // fenceMax bounds the wait for the tables' locks in a cutover. A transaction that has written
@@ -179,14 +143,14 @@ func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	defer cancel()
 	turn, cancel := context.WithTimeout(whole, fenceMax)
 	defer cancel()
-	unlock, err := j.t.lockGuards(turn, e.Source)
+	unlock, err := j.t.guards.lock(turn, e.Source)
 	if err != nil {
 		return late(ctx, err)
 	}
 	defer unlock()
 	bound, cancel := context.WithTimeout(whole, fenceMax)
 	defer cancel()
-	unfenced := j.t.unfenced()
+	unfenced := j.t.guards.unfenced()
 	delete(unfenced, j.id)
 	snap, err := j.t.c.opts.Directory.Load(ctx)
 	if err != nil {
@@ -201,9 +165,9 @@ func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	if err := j.clearWay(bound, s, e); err != nil {
 		return late(ctx, err)
 	}
-	j.fencedAt, err = j.setGuardsAs(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Source), e.Source)
+	j.fencedAt, err = j.t.guards.set(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Source), e.Source)
 	if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable { // else nothing was done
-		j.t.fences(j.id, true)
+		j.t.guards.fences(j.id, true)
 	}
 	return late(ctx, err)
 }
@@ -229,9 +193,6 @@ func (j *job) clearWay(ctx context.Context, s *workflow.State, e workflow.Effect
 	return st.reach(ctx, at)
 }
 
-// guardBound bounds the waiting for locks outside of a cutover.
-const guardBound = 10 * time.Second
-
 // setGuards is workflow.SetGuards: the guards of the map as it is without the hold.
 func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	snap, err := j.t.c.opts.Directory.Load(ctx)
@@ -243,16 +204,16 @@ func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effec
 	case t == nil:
 		return nil // nothing was fenced for it
 	case t.Hold == shardmap.NoHold:
-		return j.settle(ctx, s.Spec.Keyspace, e.Source)
-	case j.guardsAt != 0 && j.guardsAt == j.t.guardsSet(e.Source):
+		return j.t.guards.settle(ctx, s.Spec.Keyspace, e.Source)
+	case j.guardsAt != 0 && j.guardsAt == j.t.guards.timesSet(e.Source):
 		return nil // they are those from before the hold, and nobody else fences the part
 	}
-	unlock, err := j.t.lockGuards(ctx, e.Source)
+	unlock, err := j.t.guards.lock(ctx, e.Source)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	unfenced := j.t.unfenced()
+	unfenced := j.t.guards.unfenced()
 	unfenced[j.id] = true
 	if snap, err = j.t.c.opts.Directory.Load(ctx); err != nil {
 		return err
@@ -262,21 +223,21 @@ func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effec
 	}
 	bound, cancel := context.WithTimeout(ctx, guardBound)
 	defer cancel()
-	if err := j.widen(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Source), e.Source); err != nil {
+	if err := j.t.guards.widen(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Source), e.Source); err != nil {
 		return err
 	}
-	j.t.fences(j.id, false)
+	j.t.guards.fences(j.id, false)
 	return nil
 }
 
 // unhold is workflow.Unhold.
 func (j *job) unhold(ctx context.Context, s *workflow.State) error {
 	j.heldAt = time.Time{}
-	_, err := j.edit(ctx, s, "move_unhold", s.Spec.Part.Text()+" stays for now", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	_, err := j.t.edit(ctx, s, "move_unhold", s.Spec.Part.Text()+" stays for now", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		return setHold(cur, next, j.id, shardmap.NoHold), nil
 	})
 	if err == nil {
-		j.t.fences(j.id, true) // it has no hold
+		j.t.guards.fences(j.id, true) // it has no hold
 	}
 	return err
 }
@@ -300,7 +261,7 @@ func (j *job) swapped(s *workflow.State, target string, cur *shardmap.Snapshot, 
 
 // openTarget is workflow.OpenTarget.
 func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effect) error {
-	unfenced := j.t.unfenced()
+	unfenced := j.t.guards.unfenced()
 	cur, err := j.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return err
@@ -322,7 +283,7 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	limit := guardBound
 	if j.shut {
 		limit = openMax
-	} else if err := j.copied(ctx, s, e); err != nil {
+	} else if err := j.notes().copied(ctx, s, e); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
@@ -330,7 +291,7 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	}
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = j.widen(bound, schema.GuardsOf(after, s.Spec.Keyspace, e.Target), e.Target)
+	err = j.t.guards.widen(bound, schema.GuardsOf(after, s.Spec.Keyspace, e.Target), e.Target)
 	if j.shut && sqlstate.CodeOf(err) == sqlstate.LockNotAvailable {
 		j.untouched = true
 		return late(ctx, err) // nobody has opened them: it can be taken back
@@ -348,13 +309,13 @@ const openMax = 2 * time.Second
 
 // swap is workflow.Swap.
 func (j *job) swap(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
-	_, err := j.edit(ctx, s, "move", fmt.Sprintf("%s of keyspace %s moved from %s to %s", s.Spec.Part.Text(), s.Spec.Keyspace, e.Source, e.Target), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	_, err := j.t.edit(ctx, s, "move", fmt.Sprintf("%s of keyspace %s moved from %s to %s", s.Spec.Part.Text(), s.Spec.Keyspace, e.Source, e.Target), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		return j.swapped(s, e.Target, cur, next)
 	})
 	if err != nil {
 		return err
 	}
-	if err := j.noteSpare(ctx, s, e.Source); err != nil {
+	if err := j.notes().noteSpare(ctx, s, e.Source); err != nil {
 		return err
 	}
 	if !j.heldAt.IsZero() {
@@ -384,72 +345,17 @@ func (j *job) settleGuards(ctx context.Context, s *workflow.State) error {
 		}
 	}
 	for _, shard := range shards {
-		if err := j.settle(ctx, s.Spec.Keyspace, shard); err != nil {
+		if err := j.t.guards.settle(ctx, s.Spec.Keyspace, shard); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle sets the guards of a shard as the map says, if they are others. The map is read
-// under the lock, so that guards of an older one are never set after those of a newer one.
-func (j *job) settle(ctx context.Context, ks, shard string) error {
-	return j.t.inTurns(ctx, shard, guardBound, func(ctx context.Context, try time.Duration) error {
-		unfenced := j.t.unfenced()
-		snap, err := j.t.c.opts.Directory.Load(ctx)
-		if err != nil {
-			return err
-		}
-		if _, ok := snap.Shard(shard); !ok {
-			return nil
-		}
-		if snap, err = asGuarded(snap, ks, unfenced); err != nil {
-			return err
-		}
-		want := schema.GuardsOf(snap, ks, shard)
-		if len(want) == 0 {
-			return nil
-		}
-		if is, err := j.guardsOf(ctx, want, shard); err != nil || is {
-			return err
-		}
-		if _, err := j.guardsFit(ctx, ks, shard); err != nil {
-			return err
-		}
-		bound, cancel := context.WithTimeout(ctx, try)
-		defer cancel()
-		_, err = j.setGuardsAs(bound, want, shard)
-		return err
-	})
-}
-
-// guardsOf reports whether a shard's tables carry these guards.
-func (j *job) guardsOf(ctx context.Context, want []engine.Guard, shard string) (bool, error) {
-	sh, err := j.t.c.opts.Shard(shard)
-	if err != nil {
-		return false, err
-	}
-	conn, err := sh.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close()
-	for _, g := range want {
-		is, err := conn.Guard(ctx, g.Schema, g.Table)
-		if err != nil {
-			return false, err
-		}
-		if is == nil || is.Keyspace != g.Owned.Keyspace || is.Epoch != g.Owned.Epoch || is.Owns != "" && is.Owns != g.Owned.Encode() {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // dropTransit is workflow.DropTransit.
 func (j *job) dropTransit(ctx context.Context, s *workflow.State) error {
-	j.dropNotes(ctx, s)
-	_, err := j.edit(ctx, s, "move_end", s.Spec.Part.Text()+" has one copy", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	j.notes().drop(ctx, s)
+	_, err := j.t.edit(ctx, s, "move_end", s.Spec.Part.Text()+" has one copy", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		ks, t := cur.Transit(j.id)
 		if t == nil {
 			return true, nil

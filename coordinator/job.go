@@ -245,7 +245,7 @@ func (j *job) perform(ctx context.Context, s workflow.State, list []workflow.Eff
 		}
 		if s.Step == workflow.Opening && unlock == nil {
 			var err error
-			if unlock, err = j.t.lockGuards(ctx, s.Spec.From, s.Spec.To); err != nil {
+			if unlock, err = j.t.guards.lock(ctx, s.Spec.From, s.Spec.To); err != nil {
 				return e, false // it is over
 			}
 		}
@@ -327,14 +327,14 @@ var carriers = map[workflow.Op]carrier{
 	workflow.SettleGuards:   withState((*job).settleGuards),
 	workflow.KeepBack:       withEffect((*job).keepBack),
 	workflow.DropTransit:    withState((*job).dropTransit),
-	workflow.Plan:           withResult((*job).plan),
-	workflow.MakePlan:       withResult((*job).makePlan),
-	workflow.TakeSteps:      withResult((*job).takeSteps),
-	workflow.Spawn:          withEffect((*job).spawn),
-	workflow.AwaitChildren:  withResult((*job).awaitChildren),
-	workflow.CancelChildren: withState((*job).cancelChildren),
-	workflow.EndDrain:       withState((*job).endDrain),
-	workflow.EditMap:        withResult((*job).editMap),
+	workflow.Plan:           parentsResult((*parent).plan),
+	workflow.MakePlan:       parentsResult((*parent).makePlan),
+	workflow.TakeSteps:      parentsResult((*parent).takeSteps),
+	workflow.Spawn:          parentsEffect((*parent).spawn),
+	workflow.AwaitChildren:  parentsResult((*parent).awaitChildren),
+	workflow.CancelChildren: parentsState((*parent).cancelChildren),
+	workflow.EndDrain:       parentsState((*parent).endDrain),
+	workflow.EditMap:        parentsResult((*parent).editMap),
 }
 
 func withState(f func(*job, context.Context, *workflow.State) error) carrier {
@@ -353,6 +353,26 @@ func withResult(f func(*job, context.Context, *workflow.State, *workflow.Result)
 	return func(j *job, ctx context.Context, s *workflow.State, _ workflow.Effect, r *workflow.Result) error {
 		return f(j, ctx, s, r)
 	}
+}
+
+func (j *job) notes() *notes { return &notes{t: j.t, id: j.id, log: j.log} }
+
+func (j *job) parent() *parent { return &parent{t: j.t, id: j.id} }
+
+func parentsState(f func(*parent, context.Context, *workflow.State) error) carrier {
+	return withState(func(j *job, ctx context.Context, s *workflow.State) error { return f(j.parent(), ctx, s) })
+}
+
+func parentsEffect(f func(*parent, context.Context, *workflow.State, workflow.Effect) error) carrier {
+	return withEffect(func(j *job, ctx context.Context, s *workflow.State, e workflow.Effect) error {
+		return f(j.parent(), ctx, s, e)
+	})
+}
+
+func parentsResult(f func(*parent, context.Context, *workflow.State, *workflow.Result) error) carrier {
+	return withResult(func(j *job, ctx context.Context, s *workflow.State, r *workflow.Result) error {
+		return f(j.parent(), ctx, s, r)
+	})
 }
 
 // do carries one effect out.

@@ -34,7 +34,7 @@ type question struct {
 // ranges; of a range keyspace, where a sample of its keys is. A shard that does not answer fails it:
 // nothing is planned from half of the truth. One that is out of service is not asked, and what it has
 // counts for nothing.
-func (j *job) measure(ctx context.Context, snap *shardmap.Snapshot, only string) (*workflow.Found, error) {
+func (w *parent) measure(ctx context.Context, snap *shardmap.Snapshot, only string) (*workflow.Found, error) {
 	found := &workflow.Found{Sizes: map[string][]workflow.Size{}, Cuts: map[string]map[int][]workflow.Cut{}}
 	var all []question
 	st := snap.State()
@@ -80,11 +80,11 @@ func (j *job) measure(ctx context.Context, snap *shardmap.Snapshot, only string)
 	return found, atOnce(ctx, len(all), func(ctx context.Context, i int) error {
 		q := &all[i]
 		tables, _ := Tables(snap, q.ks)
-		set, _, err := j.describe(ctx, q.shard, tables, q.keys)
+		set, _, err := w.t.describe(ctx, q.shard, tables, q.keys)
 		if err != nil {
 			return err
 		}
-		m, err := j.t.mover(ctx, q.shard)
+		m, err := w.t.mover(ctx, q.shard)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (j *job) measure(ctx context.Context, snap *shardmap.Snapshot, only string)
 		cuts := map[int][]workflow.Cut{}
 		total := 0.0
 		if q.shares == nil {
-			half := Half{Snapshot: snap, Keyspace: q.ks, Connect: j.connect}
+			half := Half{Snapshot: snap, Keyspace: q.ks, Connect: w.connect}
 			if q.shares, cuts, total, err = half.where(ctx, q); err != nil {
 				return err
 			}
@@ -189,8 +189,8 @@ func atOnce(ctx context.Context, n int, f func(ctx context.Context, i int) error
 }
 
 // connect is Half.Connect of a leader.
-func (j *job) connect(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {
-	shard, err := j.t.c.opts.Shard(name)
+func (w *parent) connect(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {
+	shard, err := w.t.c.opts.Shard(name)
 	if err != nil {
 		return nil, nil, err
 	}

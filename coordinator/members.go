@@ -52,7 +52,7 @@ func behindOf(members []shardmap.MemberState, version uint64) (b behind) {
 func (j *job) askMembers(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	defer j.prog.say("")
 	for n := 1; ; n++ {
-		snap, err := j.edit(ctx, s, "move_ask", "every member is asked before "+s.Spec.Part.Text()+" is held", func(*shardmap.Snapshot, *shardmap.State) (bool, error) { return false, nil })
+		snap, err := j.t.edit(ctx, s, "move_ask", "every member is asked before "+s.Spec.Part.Text()+" is held", func(*shardmap.Snapshot, *shardmap.State) (bool, error) { return false, nil })
 		if err != nil {
 			return err
 		}

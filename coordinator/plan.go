@@ -22,26 +22,33 @@ const spreadTolerance = 0.05
 // drainTolerance keeps a drain from moving anything between the other shards.
 const drainTolerance = 1e6
 
+// parent carries out the effects of a workflow that moves nothing itself: it begins moves, waits for them and changes the map. It
+// keeps nothing between two effects.
+type parent struct {
+	t  *term
+	id string
+}
+
 // plan is workflow.Plan.
-func (j *job) plan(ctx context.Context, s *workflow.State, r *workflow.Result) error {
-	snap, err := j.t.c.opts.Directory.Load(ctx)
+func (w *parent) plan(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+	snap, err := w.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return err
 	}
 	if s.Made == 0 {
-		if err := j.alone(ctx, s); err != nil {
+		if err := w.alone(ctx, s); err != nil {
 			return err
 		}
 	}
 	if s.Spec.Kind == workflow.Drain {
-		if snap, err = j.setDrain(ctx, s, j.id); err != nil {
+		if snap, err = w.setDrain(ctx, s, w.id); err != nil {
 			return err
 		}
 	}
 	if r.Children, err = Plan(snap, &s.Spec); err != nil {
 		return err
 	}
-	if err := j.free(ctx, s, snap, r.Children); err != nil {
+	if err := w.free(ctx, s, snap, r.Children); err != nil {
 		return err
 	}
 	if s.Spec.Kind == workflow.Merge {
@@ -52,14 +59,14 @@ func (j *job) plan(ctx context.Context, s *workflow.State, r *workflow.Result) e
 
 // setDrain notes in the map which drain empties the shard, "" for none: from then on nothing is placed on it. A shard that has left the
 // map meanwhile is empty.
-func (j *job) setDrain(ctx context.Context, s *workflow.State, id string) (*shardmap.Snapshot, error) {
+func (w *parent) setDrain(ctx context.Context, s *workflow.State, id string) (*shardmap.Snapshot, error) {
 	op, why := "drain_begin", "nothing is placed on shard "+s.Spec.From+" while it is being drained"
 	if id == "" {
 		op, why = "drain_end", "shard "+s.Spec.From+" is not being drained any more"
 	}
-	return j.edit(ctx, s, op, why, func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	return w.t.edit(ctx, s, op, why, func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		sh, ok := cur.Shard(s.Spec.From)
-		if !ok || id == "" && sh.Drain != j.id {
+		if !ok || id == "" && sh.Drain != w.id {
 			return true, nil
 		}
 		return !next.SetDrain(s.Spec.From, id), nil
@@ -67,8 +74,8 @@ func (j *job) setDrain(ctx context.Context, s *workflow.State, id string) (*shar
 }
 
 // endDrain is workflow.EndDrain.
-func (j *job) endDrain(ctx context.Context, s *workflow.State) error {
-	_, err := j.setDrain(ctx, s, "")
+func (w *parent) endDrain(ctx context.Context, s *workflow.State) error {
+	_, err := w.setDrain(ctx, s, "")
 	return err
 }
 
@@ -262,10 +269,10 @@ func Middle(snap *shardmap.Snapshot, ks string, part shardmap.Part) ([]string, e
 }
 
 // editMap is workflow.EditMap.
-func (j *job) editMap(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+func (w *parent) editMap(ctx context.Context, s *workflow.State, r *workflow.Result) error {
 	spec := &s.Spec
 	op, why := string(spec.Kind), ""
-	snap, err := j.edit(ctx, s, op, fmt.Sprintf("%s of keyspace %s", spec.Kind, spec.Keyspace), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	snap, err := w.t.edit(ctx, s, op, fmt.Sprintf("%s of keyspace %s", spec.Kind, spec.Keyspace), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		at := spec.At
 		var err error
 		if spec.Kind == workflow.Split {
@@ -314,7 +321,7 @@ func (j *job) editMap(ctx context.Context, s *workflow.State, r *workflow.Result
 	// The guards say the epochs of the ranges, which are others now.
 	if ix, ok := snap.Keyspace(spec.Keyspace); ok {
 		for _, shard := range ix.Owners() {
-			if err := j.settle(ctx, spec.Keyspace, shard); err != nil {
+			if err := w.t.guards.settle(ctx, spec.Keyspace, shard); err != nil {
 				return err
 			}
 		}
@@ -333,9 +340,9 @@ func pins(s *shardmap.State, ks string) int {
 }
 
 // spawn is workflow.Spawn.
-func (j *job) spawn(ctx context.Context, _ *workflow.State, e workflow.Effect) error {
+func (w *parent) spawn(ctx context.Context, _ *workflow.State, e workflow.Effect) error {
 	key := workflow.RecordPrefix + e.Child.ID
-	if _, err := j.t.c.opts.Directory.Record(ctx, key); !errors.Is(err, shardmap.ErrNotFound) {
+	if _, err := w.t.c.opts.Directory.Record(ctx, key); !errors.Is(err, shardmap.ErrNotFound) {
 		return err
 	}
 	child := workflow.New(*e.Child, time.Now().UnixMilli())
@@ -343,10 +350,10 @@ func (j *job) spawn(ctx context.Context, _ *workflow.State, e workflow.Effect) e
 	if err != nil {
 		return err
 	}
-	if _, err = j.t.records.PutRecord(ctx, key, b, 0); errors.Is(err, shardmap.ErrConflict) {
+	if _, err = w.t.records.PutRecord(ctx, key, b, 0); errors.Is(err, shardmap.ErrConflict) {
 		return nil
 	}
-	j.t.again()
+	w.t.again()
 	return err
 }
 
@@ -354,12 +361,12 @@ func (j *job) spawn(ctx context.Context, _ *workflow.State, e workflow.Effect) e
 const childLook = 300 * time.Millisecond
 
 // awaitChildren is workflow.AwaitChildren.
-func (j *job) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+func (w *parent) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.Result) error {
 	for {
 		left := 0
 		var failed []string
 		for _, c := range s.Children {
-			rec, err := j.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+c.ID)
+			rec, err := w.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+c.ID)
 			if errors.Is(err, shardmap.ErrNotFound) {
 				continue // it ended long ago, or was never begun
 			}
@@ -370,7 +377,7 @@ func (j *job) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.
 			switch {
 			case err != nil:
 				return err
-			case s.Spec.Kind == workflow.Drain && child.Step == workflow.Failed && j.left(ctx, &child.Spec):
+			case s.Spec.Kind == workflow.Drain && child.Step == workflow.Failed && w.left(ctx, &child.Spec):
 				// Another move was faster: what there is to do is planned anew.
 			case child.Step == workflow.Failed || child.Step == workflow.Cancelled || child.Step == workflow.RolledBack:
 				failed = append(failed, c.ID)
@@ -393,8 +400,8 @@ func (j *job) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.
 }
 
 // left reports whether the part of a move that failed has gone to another shard without it.
-func (j *job) left(ctx context.Context, move *workflow.Spec) bool {
-	snap, err := j.t.c.opts.Directory.Load(ctx)
+func (w *parent) left(ctx context.Context, move *workflow.Spec) bool {
+	snap, err := w.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return false
 	}
@@ -403,9 +410,9 @@ func (j *job) left(ctx context.Context, move *workflow.Spec) bool {
 }
 
 // cancelChildren is workflow.CancelChildren.
-func (j *job) cancelChildren(ctx context.Context, s *workflow.State) error {
+func (w *parent) cancelChildren(ctx context.Context, s *workflow.State) error {
 	for _, c := range s.Children {
-		if _, err := Ask(ctx, j.t.records, c.ID, workflow.Cancel, s.Spec.By, nil); err != nil {
+		if _, err := Ask(ctx, w.t.records, c.ID, workflow.Cancel, s.Spec.By, nil); err != nil {
 			code := sqlstate.CodeOf(err)
 			if code == sqlstate.ObjectNotInState && !errors.Is(err, shardmap.ErrDeposed) || errors.Is(err, shardmap.ErrNotFound) {
 				continue // too late for it
@@ -413,7 +420,7 @@ func (j *job) cancelChildren(ctx context.Context, s *workflow.State) error {
 			return err
 		}
 	}
-	j.t.again()
+	w.t.again()
 	return nil
 }
 

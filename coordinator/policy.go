@@ -95,8 +95,8 @@ func (t *term) lookAround(ctx context.Context, p *workflow.Policy) error {
 		if err != nil {
 			return err
 		}
-		j := newJob(t, workflow.State{}, 0)
-		if look.Plan, err = j.balance(ctx, snap, p.Keyspace, p.Options(s.Moved)); err != nil {
+		w := &parent{t: t}
+		if look.Plan, err = w.balance(ctx, snap, p.Keyspace, p.Options(s.Moved)); err != nil {
 			return err
 		}
 	}

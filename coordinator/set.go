@@ -72,7 +72,7 @@ func (j *job) setOf(ctx context.Context, s *workflow.State, shard string) (*move
 	}
 	tables, text := Tables(snap, s.Spec.Keyspace)
 	set := &moveSet{tables: text}
-	if set.set, set.sum, err = j.describe(ctx, shard, tables, keys); err != nil {
+	if set.set, set.sum, err = j.t.describe(ctx, shard, tables, keys); err != nil {
 		return nil, err
 	}
 	j.set = set
@@ -99,8 +99,8 @@ func changedError(s *workflow.State) error {
 	return classed(workflow.Changed, sqlstate.New(sqlstate.ObjectNotInState, "the tables of keyspace %s were changed", s.Spec.Keyspace))
 }
 
-func (j *job) describe(ctx context.Context, shard string, tables []engine.MoveTable, keys keyspace.Ownership) (engine.Set, string, error) {
-	m, err := j.t.mover(ctx, shard)
+func (t *term) describe(ctx context.Context, shard string, tables []engine.MoveTable, keys keyspace.Ownership) (engine.Set, string, error) {
+	m, err := t.mover(ctx, shard)
 	if err != nil {
 		return engine.Set{}, "", err
 	}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
@@ -16,30 +17,37 @@ import (
 // note ends with the move, and with a person's decision for an older map (doctor --set-back-guards). Beside the note, a shard whose guards
 // let writes of the part through owns it, whatever the map says.
 
+// notes are those of one move on its shards.
+type notes struct {
+	t   *term
+	id  string
+	log *slog.Logger
+}
+
 // noteSpare notes on a shard that its rows of the part are this move's.
-func (j *job) noteSpare(ctx context.Context, s *workflow.State, shard string) error {
+func (n *notes) noteSpare(ctx context.Context, s *workflow.State, shard string) error {
 	if !s.Notes {
 		return nil
 	}
-	m, err := j.t.mover(ctx, shard)
+	m, err := n.t.mover(ctx, shard)
 	if err != nil {
 		return err
 	}
-	return m.SetApplied(ctx, workflow.Spare(j.id), "spare")
+	return m.SetApplied(ctx, workflow.Spare(n.id), "spare")
 }
 
 // spare reports whether the rows of the part on the target of a purge are this move's. Before a copy a shard without rows is noted;
 // rows that nobody has noted are left, with a note in the result if the move ends with that.
 //
 // Errors: 55000, refused before a copy, if there are rows of others; likewise if the shard's guards let writes of them through.
-func (j *job) spare(ctx context.Context, s *workflow.State, e workflow.Effect, set *moveSet, m engine.Mover, r *workflow.Result) (bool, error) {
-	if err := j.unowned(ctx, e.Target, set); err != nil {
+func (n *notes) spare(ctx context.Context, s *workflow.State, e workflow.Effect, set *moveSet, m engine.Mover, r *workflow.Result) (bool, error) {
+	if err := n.unowned(ctx, e.Target, set); err != nil {
 		return false, err
 	}
 	if !s.Notes {
 		return true, nil // begun by an earlier version
 	}
-	note, err := m.Applied(ctx, workflow.Spare(j.id))
+	note, err := m.Applied(ctx, workflow.Spare(n.id))
 	if err != nil || note != "" {
 		return err == nil, err
 	}
@@ -53,7 +61,7 @@ func (j *job) spare(ctx context.Context, s *workflow.State, e workflow.Effect, s
 	}
 	switch {
 	case rows == 0 && s.Step == workflow.Copying:
-		return true, j.noteSpare(ctx, s, e.Target)
+		return true, n.noteSpare(ctx, s, e.Target)
 	case rows == 0:
 		return false, nil
 	case s.Step == workflow.Copying:
@@ -61,13 +69,13 @@ func (j *job) spare(ctx context.Context, s *workflow.State, e workflow.Effect, s
 			WithHint("to bring home what shard %s lacks and delete what it has as well: cleave verify --repair", e.Source))
 	}
 	r.Note = fmt.Sprintf("%d rows that this move has not copied are left on shard %s: cleave verify --repair", rows, e.Target)
-	j.log.Warn("rows that this move has not copied are left", telemetry.KeyShard, e.Target, "rows", rows)
+	n.log.Warn("rows that this move has not copied are left", telemetry.KeyShard, e.Target, "rows", rows)
 	return false, nil
 }
 
 // unowned fails if a guard of the shard lets writes of the part through: its rows are then the only ones, whatever the map says.
-func (j *job) unowned(ctx context.Context, shard string, set *moveSet) error {
-	sh, err := j.t.c.opts.Shard(shard)
+func (n *notes) unowned(ctx context.Context, shard string, set *moveSet) error {
+	sh, err := n.t.c.opts.Shard(shard)
 	if err != nil {
 		return err
 	}
@@ -98,30 +106,30 @@ func (j *job) unowned(ctx context.Context, shard string, set *moveSet) error {
 
 // copied makes sure, of an opening that this job has not prepared itself, that the target has this move's copy. Else the record is older
 // than the shards, and the cutover is taken back.
-func (j *job) copied(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+func (n *notes) copied(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	if !s.Notes {
 		return nil
 	}
-	m, err := j.t.mover(ctx, e.Target)
+	m, err := n.t.mover(ctx, e.Target)
 	if err != nil {
 		return err
 	}
-	note, err := m.Applied(ctx, workflow.Spare(j.id))
+	note, err := m.Applied(ctx, workflow.Spare(n.id))
 	if err == nil && note == "" {
 		err = classed(workflow.Late, sqlstate.New(sqlstate.ObjectNotInState, "shard %s does not know of this move's copy: the directory was put back to an older state", e.Target).WithHint("cleave doctor"))
 	}
 	return err
 }
 
-// dropNotes takes the notes of a move off its shards. What cannot be reached is swept later.
-func (j *job) dropNotes(ctx context.Context, s *workflow.State) {
+// drop takes the notes of a move off its shards. What cannot be reached is swept later.
+func (n *notes) drop(ctx context.Context, s *workflow.State) {
 	for _, shard := range []string{s.Spec.From, s.Spec.To} {
-		m, err := j.t.mover(ctx, shard)
+		m, err := n.t.mover(ctx, shard)
 		if err == nil {
-			err = m.Release(ctx, workflow.Spare(j.id))
+			err = m.Release(ctx, workflow.Spare(n.id))
 		}
 		if err != nil {
-			j.log.Debug("the note of a move is left for the sweep", telemetry.KeyShard, shard, telemetry.KeyError, err)
+			n.log.Debug("the note of a move is left for the sweep", telemetry.KeyShard, shard, telemetry.KeyError, err)
 		}
 	}
 }

@@ -17,20 +17,20 @@ import (
 const editsAtOnce = 1000
 
 // takeSteps is workflow.TakeSteps: the next steps of one kind.
-func (j *job) takeSteps(ctx context.Context, s *workflow.State, r *workflow.Result) error {
-	p, err := LoadPlan(ctx, j.t.records, s.Spec.ID)
+func (w *parent) takeSteps(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+	p, err := LoadPlan(ctx, w.t.records, s.Spec.ID)
 	if err != nil {
 		if sqlstate.CodeOf(err) == sqlstate.UndefinedObject {
 			return classed(workflow.Refused, err)
 		}
 		return err
 	}
-	snap, err := j.t.c.opts.Directory.Load(ctx)
+	snap, err := w.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return err
 	}
 	if s.PlanNext == 0 {
-		if err := j.alone(ctx, s); err != nil {
+		if err := w.alone(ctx, s); err != nil {
 			return err
 		}
 		if err := p.Fits(s.Spec.ID, snap); err != nil {
@@ -45,7 +45,7 @@ func (j *job) takeSteps(ctx context.Context, s *workflow.State, r *workflow.Resu
 			n++
 		}
 		r.Taken = n
-		return j.editSteps(ctx, s, rest[:n], r)
+		return w.editSteps(ctx, s, rest[:n], r)
 	}
 	most := workflow.MaxChildren
 	if n := p.Options.AtOnce; n > 0 {
@@ -57,20 +57,20 @@ func (j *job) takeSteps(ctx context.Context, s *workflow.State, r *workflow.Resu
 			WasPinned: step.Pinned, Options: s.Spec.Options})
 		r.Taken++
 	}
-	return j.free(ctx, s, snap, r.Children)
+	return w.free(ctx, s, snap, r.Children)
 }
 
 // editSteps makes splits, pins or merges of a plan in one change of the map, and sets the guards, which
 // say the epochs of ranges. Done twice it changes nothing. A merge is left out if its ranges are
 // on different shards now, or a move has one of them.
-func (j *job) editSteps(ctx context.Context, s *workflow.State, steps []workflow.PlanStep, r *workflow.Result) error {
+func (w *parent) editSteps(ctx context.Context, s *workflow.State, steps []workflow.PlanStep, r *workflow.Result) error {
 	kind, keyspaces, left := steps[0].Kind, map[string][]*workflow.PlanStep{}, 0
 	for i := range steps {
 		keyspaces[steps[i].Keyspace] = append(keyspaces[steps[i].Keyspace], &steps[i])
 	}
 	names := slices.Sorted(maps.Keys(keyspaces))
 	text := map[workflow.Kind]string{workflow.Split: "%d ranges are cut", workflow.Pin: "%d keys are pinned", workflow.Merge: "%d bounds of ranges are removed"}[kind]
-	snap, err := j.edit(ctx, s, string(kind), fmt.Sprintf(text, len(steps))+", of "+strings.Join(names, ", "), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	snap, err := w.t.edit(ctx, s, string(kind), fmt.Sprintf(text, len(steps))+", of "+strings.Join(names, ", "), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		left = 0
 		for _, ks := range names {
 			var bounds [][]string
@@ -121,7 +121,7 @@ func (j *job) editSteps(ctx context.Context, s *workflow.State, steps []workflow
 	for _, ks := range names {
 		if ix, ok := snap.Keyspace(ks); ok {
 			for _, shard := range ix.Owners() {
-				if err := j.settle(ctx, ks, shard); err != nil {
+				if err := w.t.guards.settle(ctx, ks, shard); err != nil {
 					return err
 				}
 			}

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 
-	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
@@ -13,7 +12,7 @@ import (
 // nobody knows who owns what.
 func (j *job) current(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	for _, shard := range []string{e.Source, e.Target} {
-		moving, err := j.guardsFit(ctx, s.Spec.Keyspace, shard)
+		moving, err := j.t.guards.fit(ctx, s.Spec.Keyspace, shard)
 		if err == nil && moving {
 			err = classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, "another move is changing the owner of a part of keyspace %s on shard %s", s.Spec.Keyspace, shard))
 		}
@@ -22,24 +21,6 @@ func (j *job) current(ctx context.Context, s *workflow.State, e workflow.Effect)
 		}
 	}
 	return nil
-}
-
-// guardsFit is schema.GuardsFit; what that refuses will never go well as things are.
-func (j *job) guardsFit(ctx context.Context, ks, shard string) (moving bool, err error) {
-	sh, err := j.t.c.opts.Shard(shard)
-	if err != nil {
-		return false, err
-	}
-	conn, err := sh.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close()
-	moving, err = schema.GuardsFit(ctx, j.t.c.opts.Directory, conn, ks, shard)
-	if sqlstate.CodeOf(err) == sqlstate.ObjectNotInState {
-		err = classed(workflow.Refused, err)
-	}
-	return moving, err
 }
 
 // vacant refuses a move to a shard that has rows of the part already: this workflow has copied none yet, so they are
