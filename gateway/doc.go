@@ -14,6 +14,12 @@
 //	 refused    57P05, 57P01     client gone: the statement is cancelled, the
 //	            (drain)          conversation closed
 //
+// A session is made of layers, each of which knows those below it and none above:
+// session (the client's messages), commands (what the router carries out itself),
+// prepared (statements with parameters), unitRun (reach a shard, relay, end
+// transactions). Below are parts with their own state, each drawn at its type:
+// transaction, link, shardConns, gucs, interrupts, planning.
+//
 // # A transaction
 //
 //	none ──BEGIN──▶ open, unbound ──first statement──▶ bound to a shard ──COMMIT──▶ none
