@@ -135,7 +135,7 @@ func (o *backend) open(cluster string, s *shardmap.Shard) (engine.Shard, error) 
 	}
 	d, ok := o.drivers[s.Engine]
 	if !ok {
-		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "this program has no engine %q", s.Engine).OnShard(s.Name)
+		return nil, sqlstate.Refusal("CLV-1402", "this program has no engine %q", s.Engine).OnShard(s.Name)
 	}
 	sh, err := d.Open(engine.Config{Cluster: cluster, Name: s.Name, URL: s.URL})
 	if err != nil {

@@ -23,7 +23,7 @@ func (o *backend) mover(snap *shardmap.Snapshot, s *shardmap.Shard) (engine.Move
 	}
 	m, ok := sh.(engine.Movable)
 	if !ok {
-		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "shard %s is of an engine whose rows cannot be counted", s.Name)
+		return nil, sqlstate.Refusal("CLV-1405", "shard %s is of an engine whose rows cannot be counted", s.Name)
 	}
 	return m.Mover(0), nil
 }

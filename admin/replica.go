@@ -88,7 +88,8 @@ func replicable(cur *shardmap.Snapshot, name string) (*shardmap.Shard, error) {
 		return nil, noShard(name)
 	}
 	if !sh.Can().Servers {
-		return nil, sqlstate.Refuse(fmt.Sprintf("shard %s is of engine %s, whose shards have no replicas", name, sh.Engine), "replicas need a PostgreSQL shard")
+		return nil, sqlstate.Refusal("CLV-1406", "shard %s is of engine %s, whose shards have no replicas", name, sh.Engine).
+			WithHint("replicas need a PostgreSQL shard")
 	}
 	return sh, nil
 }
@@ -143,7 +144,7 @@ func (o *replicas) standing(ctx context.Context, cluster string, s *shardmap.Sha
 	var none engine.Standing
 	d, ok := o.drivers[s.Engine]
 	if !ok {
-		return none, sqlstate.New(sqlstate.FeatureNotSupported, "this program has no engine %q", s.Engine).OnShard(s.Name)
+		return none, sqlstate.Refusal("CLV-1407", "this program has no engine %q", s.Engine).OnShard(s.Name)
 	}
 	sh, err := d.Open(engine.Config{Cluster: cluster, Name: s.Name, URL: url})
 	if err != nil {
@@ -162,7 +163,8 @@ func (o *replicas) standing(ctx context.Context, cluster string, s *shardmap.Sha
 	}
 	r, ok := conn.(engine.Replicated)
 	if !ok {
-		return none, sqlstate.Refuse("shards of engine "+s.Engine+" have no replicas", "replicas need a PostgreSQL shard")
+		return none, sqlstate.Refusal("CLV-1408", "shards of engine %s have no replicas", s.Engine).
+			WithHint("replicas need a PostgreSQL shard")
 	}
 	return r.Standing(context.WithoutCancel(ctx))
 }
@@ -388,7 +390,7 @@ func (o *replicas) planReplicas(ctx context.Context, req AddShardRequest, def *s
 		return nil
 	}
 	if !def.Can().Servers {
-		return sqlstate.Refuse("shards of engine "+def.Engine+" have no replicas", "leave --replica out")
+		return sqlstate.Refusal("CLV-1409", "shards of engine %s have no replicas", def.Engine).WithHint("leave --replica out")
 	}
 	next := *def
 	next.Replicas, next.System = req.Replicas, "0"

@@ -120,8 +120,8 @@ func (o *Ops) placeOf(cur *shardmap.Snapshot, sh *shardmap.Shard, url string) (i
 		return 0, err
 	}
 	if !sh.Can().Servers || d.Name() != sh.Engine {
-		return 0, sqlstate.Refuse(fmt.Sprintf("the URL of shard %s, of engine %s, cannot become one of engine %s while it is used", sh.Name, sh.Engine, d.Name()),
-			"move its ranges to a shard that was added there: cleave shard add, then cleave shard drain")
+		return 0, sqlstate.Refusal("CLV-1410", "the URL of shard %s, of engine %s, cannot become one of engine %s while it is used", sh.Name, sh.Engine, d.Name()).
+			WithHint("move its ranges to a shard that was added there: cleave shard add, then cleave shard drain")
 	}
 	for i := range cur.Shards() {
 		s := &cur.Shards()[i]
@@ -208,7 +208,7 @@ func (o *Ops) instance(ctx context.Context, cluster string, s *shardmap.Shard, u
 	err = o.conversing(ctx, cluster, s, url, func(_ engine.Shard, conn engine.Conn) error {
 		l, ok := conn.(engine.Located)
 		if !ok {
-			return sqlstate.New(sqlstate.FeatureNotSupported, "shards of engine %s cannot be told from their copies", s.Engine).OnShard(s.Name)
+			return sqlstate.Refusal("CLV-1411", "shards of engine %s cannot be told from their copies", s.Engine).OnShard(s.Name)
 		}
 		is, err = l.Instance(ctx)
 		return err

@@ -579,7 +579,8 @@ func (v *verifier) insert(conn engine.Conn, row []engine.Text) error {
 func (v *verifier) evict(ctx context.Context, k keyspace.Key, owner string, rows int64) error {
 	e, ok := v.m.(engine.Evictor)
 	if !ok {
-		return sqlstate.Refuse("this engine cannot delete rows of keys that it does not own", "delete them there")
+		return sqlstate.Refusal("CLV-1412", "this engine cannot delete rows of keys that it does not own").
+			WithHint("delete them there")
 	}
 	set := engine.Set{Tables: []engine.MoveTable{v.table}, Keys: v.keysOf([]keyspace.Key{k})}
 	return e.Evict(ctx, set, rows, func(ctx context.Context) error {

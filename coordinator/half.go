@@ -64,7 +64,7 @@ func (h *Half) Bound(ctx context.Context) ([]string, error) {
 	}
 	def := ix.Def()
 	if def.Strategy == keyspace.List {
-		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "keyspace %s lists its keys: there is no range to cut", h.Keyspace).
+		return nil, sqlstate.Refusal("CLV-1414", "keyspace %s lists its keys: there is no range to cut", h.Keyspace).
 			WithHint("move keys one by one: cleave move --keyspace %s --key KEY --to SHARD", h.Keyspace)
 	}
 	by := HalfBy(h.Snapshot, h.Keyspace, h.By)

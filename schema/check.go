@@ -109,18 +109,19 @@ func keyTypes(desc *engine.Table, key []string) (types []keyspace.Type, missing 
 					hint = own.Hint
 				}
 			}
-			return nil, nil, keyError(desc, name, fmt.Sprintf("column %q is %s, which cannot be a shard key", name, c.Type), hint)
+			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0901", "column %q is %s, which cannot be a shard key", name, c.Type).
+				WithHint("%s", hint))
 		}
 		switch {
 		case !c.Deterministic && (t == keyspace.Text || t == keyspace.Varchar):
-			return nil, nil, keyError(desc, name, fmt.Sprintf("column %q has a nondeterministic collation: keys that are equal there could be on different shards", name),
-				"declare the column with COLLATE \"C\" or another deterministic collation")
+			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0902", "column %q has a nondeterministic collation: keys that are equal there could be on different shards", name).
+				WithHint(`declare the column with COLLATE "C" or another deterministic collation`))
 		case c.Generated:
-			return nil, nil, keyError(desc, name, fmt.Sprintf("column %q is generated, so its value is not in the statement that has to be routed", name),
-				"shard by the columns that it is made from")
+			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0903", "column %q is generated, so its value is not in the statement that has to be routed", name).
+				WithHint("shard by the columns that it is made from"))
 		case (t == keyspace.Timestamp || t == keyspace.Timestamptz) && strings.Contains(c.Type, "("):
-			return nil, nil, keyError(desc, name, fmt.Sprintf("column %q rounds what is written to it (%s), so its place is not known before", name, c.Type),
-				"declare it without a precision")
+			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0904", "column %q rounds what is written to it (%s), so its place is not known before", name, c.Type).
+				WithHint("declare it without a precision"))
 		}
 		if !c.NotNull {
 			missing = append(missing, name)
@@ -130,8 +131,7 @@ func keyTypes(desc *engine.Table, key []string) (types []keyspace.Type, missing 
 	return types, missing, nil
 }
 
-func keyError(desc *engine.Table, column, why, hint string) error {
-	e := sqlstate.Refuse(why, hint)
+func keyError(desc *engine.Table, column string, e *sqlstate.Error) error {
 	e.Schema, e.Table, e.Column = desc.Schema, desc.Name, column
 	return e
 }
@@ -161,37 +161,39 @@ func first(errs []error) error {
 
 // checkTable is CheckTable with all that it refuses.
 func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Table) (found []error) {
-	refuse := func(constraint, why, hint string) {
-		e := sqlstate.Refuse(fmt.Sprintf("table %s: %s", table.QualifiedName(), why), hint)
+	refuse := func(constraint string, e *sqlstate.Error) {
+		e.Message = "table " + table.QualifiedName() + ": " + e.Message
 		e.Schema, e.Table, e.Constraint = table.Schema, table.Name, constraint
 		found = append(found, e)
 	}
 	for _, fk := range desc.ForeignKeys {
-		if why, hint := foreignKey(snap, table, fk); why != "" {
-			refuse(fk.Name, why, hint)
+		if e := foreignKey(snap, table, fk); e != nil {
+			refuse(fk.Name, e)
 		}
 	}
 	if table.Kind == shardmap.Whole {
 		return found
 	}
 	if desc.Partitioned {
-		refuse("", "a partitioned table cannot be "+string(table.Kind), "leave PARTITION BY out: the shard key divides the rows already")
+		refuse("", sqlstate.Refusal("CLV-0905", "a partitioned table cannot be %s", string(table.Kind)).
+			WithHint("leave PARTITION BY out: the shard key divides the rows already"))
 	}
 	if desc.Inherits {
-		refuse("", "a table that inherits, or is inherited from, cannot be "+string(table.Kind), "declare the columns in the table itself")
+		refuse("", sqlstate.Refusal("CLV-0906", "a table that inherits, or is inherited from, cannot be %s", string(table.Kind)).
+			WithHint("declare the columns in the table itself"))
 	}
 	for _, c := range desc.Columns {
 		if g, _ := generatedBy(c.Default); g != "" {
 			continue
 		}
 		if c.Identity || strings.Contains(c.Default, "nextval(") {
-			refuse("", fmt.Sprintf("column %q takes its values from a sequence, and each shard has its own: values would repeat", c.Name),
-				"let the router give the values: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id(), or a sequence made through the router; see docs/ids.md")
+			refuse("", sqlstate.Refusal("CLV-0502", "column %q takes its values from a sequence, and each shard has its own: values would repeat", c.Name).
+				WithHint("let the router give the values: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id(), or a sequence made through the router; see docs/ids.md"))
 			continue
 		}
 		if what := planner.ShardOwn(c.Default, c.Type); c.Default != "" && what != "" {
-			refuse("", fmt.Sprintf("the default of column %q says %s, which is another on each shard", c.Name, what),
-				"give the column another default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT 'a constant', or DROP DEFAULT")
+			refuse("", sqlstate.Refusal("CLV-0907", "the default of column %q says %s, which is another on each shard", c.Name, what).
+				WithHint("give the column another default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT 'a constant', or DROP DEFAULT"))
 		}
 	}
 	if table.Kind != shardmap.Sharded {
@@ -204,8 +206,8 @@ func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 				if u.Primary {
 					what = "the primary key"
 				}
-				refuse(u.Name, fmt.Sprintf("%s does not include the shard key column %q, so no shard can see whether a value is unique", what, k),
-					fmt.Sprintf("add the shard key to it: (%s, ...)", strings.Join(table.ShardKey, ", ")))
+				refuse(u.Name, sqlstate.Refusal("CLV-0908", "%s does not include the shard key column %q, so no shard can see whether a value is unique", what, k).
+					WithHint("add the shard key to it: (%s, ...)", strings.Join(table.ShardKey, ", ")))
 				break
 			}
 		}
@@ -214,7 +216,7 @@ func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 }
 
 // foreignKey says why a foreign key cannot be kept, "" if it can.
-func foreignKey(snap *shardmap.Snapshot, table *shardmap.Table, fk engine.ForeignKey) (why, hint string) {
+func foreignKey(snap *shardmap.Snapshot, table *shardmap.Table, fk engine.ForeignKey) *sqlstate.Error {
 	ref, known := snap.Table(fk.RefSchema, fk.RefTable)
 	if fk.RefSchema == table.Schema && fk.RefTable == table.Name {
 		ref, known = table, true
@@ -226,24 +228,24 @@ func foreignKey(snap *shardmap.Snapshot, table *shardmap.Table, fk engine.Foreig
 	to := qualified(fk.RefSchema, fk.RefTable)
 	switch {
 	case kind == shardmap.Reference:
-		return "", "" // every shard has all its rows
+		return nil // every shard has all its rows
 	case table.Kind == shardmap.Whole && kind == shardmap.Whole:
-		return "", ""
+		return nil
 	case table.Kind != shardmap.Sharded || kind != shardmap.Sharded:
-		return fmt.Sprintf("foreign key %s from a %s table to %s, which is %s: no shard has the rows of both", ident(fk.Name), table.Kind, to, kind),
-			"make " + to + " a reference table, or shard both tables by the same key"
+		return sqlstate.Refusal("CLV-0909", "foreign key %s from a %s table to %s, which is %s: no shard has the rows of both", ident(fk.Name), table.Kind, to, kind).
+			WithHint("make %s a reference table, or shard both tables by the same key", to)
 	case ref.Keyspace != table.Keyspace:
-		return fmt.Sprintf("foreign key %s leads to %s in another keyspace (%s, not %s)", ident(fk.Name), to, ref.Keyspace, table.Keyspace),
-			"put both tables into one keyspace, and the shard key into the foreign key"
+		return sqlstate.Refusal("CLV-0910", "foreign key %s leads to %s in another keyspace (%s, not %s)", ident(fk.Name), to, ref.Keyspace, table.Keyspace).
+			WithHint("put both tables into one keyspace, and the shard key into the foreign key")
 	}
 	for i, k := range table.ShardKey {
 		at := slices.Index(fk.Columns, k)
 		if at < 0 || at >= len(fk.RefColumns) || fk.RefColumns[at] != ref.ShardKey[i] {
-			return fmt.Sprintf("foreign key %s to %s does not match the shard keys column by column, so the referenced row could be on another shard", ident(fk.Name), to),
-				fmt.Sprintf("FOREIGN KEY (%s, ...) REFERENCES %s (%s, ...)", strings.Join(table.ShardKey, ", "), to, strings.Join(ref.ShardKey, ", "))
+			return sqlstate.Refusal("CLV-0911", "foreign key %s to %s does not match the shard keys column by column, so the referenced row could be on another shard", ident(fk.Name), to).
+				WithHint("FOREIGN KEY (%s, ...) REFERENCES %s (%s, ...)", strings.Join(table.ShardKey, ", "), to, strings.Join(ref.ShardKey, ", "))
 		}
 	}
-	return "", ""
+	return nil
 }
 
 // sameKey refuses changes of the shard key's columns: rows would be in the wrong place.
@@ -251,18 +253,18 @@ func sameKey(was, is *shardmap.Table, desc *engine.Table) error {
 	for i, name := range is.ShardKey {
 		c := column(desc, name)
 		if c == nil {
-			return keyError(desc, name, fmt.Sprintf("shard key column %q of table %s cannot be dropped", name, was.QualifiedName()),
-				"create a table with another shard key and copy the rows")
+			return keyError(desc, name, sqlstate.Refusal("CLV-0912", "shard key column %q of table %s cannot be dropped", name, was.QualifiedName()).
+				WithHint("create a table with another shard key and copy the rows"))
 		}
 		for _, old := range was.Columns {
 			if old.Name == was.ShardKey[i] && (old.Type != c.Type || old.OID != c.OID) {
-				return keyError(desc, name, fmt.Sprintf("the type of shard key column %q of table %s cannot be changed", name, was.QualifiedName()),
-					"create a table with the other type and copy the rows")
+				return keyError(desc, name, sqlstate.Refusal("CLV-0913", "the type of shard key column %q of table %s cannot be changed", name, was.QualifiedName()).
+					WithHint("create a table with the other type and copy the rows"))
 			}
 		}
 		if !c.NotNull {
-			return keyError(desc, name, fmt.Sprintf("shard key column %q of table %s must stay NOT NULL", name, was.QualifiedName()),
-				"a row without a shard key has no place")
+			return keyError(desc, name, sqlstate.Refusal("CLV-0914", "shard key column %q of table %s must stay NOT NULL", name, was.QualifiedName()).
+				WithHint("a row without a shard key has no place"))
 		}
 	}
 	_, _, err := keyTypes(desc, is.ShardKey)

@@ -441,7 +441,7 @@ func Decode(b []byte) (State, error) {
 		return State{}, sqlstate.Wrap(err, sqlstate.DataCorrupted, "the record of a workflow is damaged").WithHint("cleave doctor")
 	}
 	if s.Format != Format {
-		return State{}, sqlstate.New(sqlstate.FeatureNotSupported, "workflow %s was written in format %d; this program knows %d", s.Spec.ID, s.Format, Format).
+		return State{}, sqlstate.Refusal("CLV-1416", "workflow %s was written in format %d; this program knows %d", s.Spec.ID, s.Format, Format).
 			WithHint("update the programs of the cluster")
 	}
 	return s, nil

@@ -239,8 +239,8 @@ func (s *simulation) types() ([]keyspace.Type, error) {
 	var names []string
 	for _, c := range s.facts {
 		if c.Refused != "" {
-			return nil, sqlstate.Refuse(fmt.Sprintf("column %s of type %s cannot be a shard key: %s", c.Name, c.Type, c.Refused),
-				"--advise compares the columns that can")
+			return nil, sqlstate.Refusal("CLV-1413", "column %s of type %s cannot be a shard key: %s", c.Name, c.Type, c.Refused).
+				WithHint("--advise compares the columns that can")
 		}
 		names = append(names, c.Type)
 	}

@@ -635,7 +635,7 @@ func (a *applier) statement(c *engine.Change) (statement, error) {
 		if n == 0 {
 			free := slices.Index(a.fixed[c.Table], false)
 			if free < 0 {
-				return statement{}, sqlstate.New(sqlstate.FeatureNotSupported, "no column of table %q can be updated", t.Name)
+				return statement{}, sqlstate.Refusal("CLV-1415", "no column of table %q can be updated", t.Name)
 			}
 			sets = []string{ident(t.Columns[free]) + " = " + ident(t.Columns[free])}
 		}

@@ -166,7 +166,8 @@ func (m *modifying) keysAt(p *part, t *shardmap.Table, table string, ctids []str
 		names = append(names, quote(t.Columns[i].Name))
 	}
 	if len(key) == 0 {
-		return nil, nil, sqlstate.Refuse("rows of the reference table "+t.QualifiedName()+" cannot be locked on every shard: it has no primary key by which they are the same", "ALTER TABLE "+t.QualifiedName()+" ADD PRIMARY KEY (...)")
+		return nil, nil, sqlstate.Refusal("CLV-1001", "rows of the reference table %s cannot be locked on every shard: it has no primary key by which they are the same", t.QualifiedName()).
+			WithHint("ALTER TABLE %s ADD PRIMARY KEY (...)", t.QualifiedName())
 	}
 	q := request{text: "SELECT " + strings.Join(names, ", ") + " FROM " + table + " WHERE ctid = ANY ($1)"}
 	q.add(oidTIDArray, 0, []byte(`{"`+strings.Join(ctids, `","`)+`"}`))

@@ -59,7 +59,8 @@ func (r *fetched) readable() bool {
 func (r *fetched) legible() error {
 	for i := range r.fields {
 		if o := r.fields[i].TypeOID; o == oidRecord || o == oidRecordArray {
-			return sqlstate.Refuse("rows without a type of their own, ROW(...), cannot be brought together from several shards", "name a type: ROW(...)::name, or use the columns")
+			return sqlstate.Refusal("CLV-0201", "rows without a type of their own, ROW(...), cannot be brought together from several shards").
+				WithHint("name a type: ROW(...)::name, or use the columns")
 		}
 	}
 	return nil

@@ -128,6 +128,6 @@ func (m *modifying) reuses(ctx context.Context, parts []*part, g *givenUp, leavi
 }
 
 func (m *modifying) keysReused() error {
-	return sqlstate.Refuse("the UPDATE gives rows of "+m.m.Table.QualifiedName()+" on other shards keys that the same statement takes away from others: PostgreSQL's answer depends on which row is changed first",
-		"change the keys in several statements, by way of keys that no row has")
+	return sqlstate.Refusal("CLV-0202", "the UPDATE gives rows of %s on other shards keys that the same statement takes away from others: PostgreSQL's answer depends on which row is changed first", m.m.Table.QualifiedName()).
+		WithHint("change the keys in several statements, by way of keys that no row has")
 }

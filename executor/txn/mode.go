@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
@@ -55,8 +54,8 @@ func CheckMode(s *executor.Settings, first, second string) error {
 	if !Single(s) {
 		return nil
 	}
-	return sqlstate.Refuse(fmt.Sprintf("the transaction is on shard %s, and this statement needs shard %s: %s is 'single'", first, second, ModeSetting),
-		"SET "+ModeSetting+" = 'multi', or keep the transaction to one shard").OnShard(second)
+	return sqlstate.Refusal("CLV-1002", "the transaction is on shard %s, and this statement needs shard %s: %s is 'single'", first, second, ModeSetting).
+		WithHint("SET %s = 'multi', or keep the transaction to one shard", ModeSetting).OnShard(second)
 }
 
 // CheckIsolation refuses SERIALIZABLE over several shards: each shard's history
@@ -66,6 +65,6 @@ func CheckIsolation(isolation, first, second string) error {
 	if !strings.Contains(strings.ToLower(isolation), "serializable") {
 		return nil
 	}
-	return sqlstate.Refuse(fmt.Sprintf("SERIALIZABLE over several shards (%s, %s) is not supported: what is serializable on each shard need not be so on all together", first, second),
-		"use REPEATABLE READ, lock what must not change with SELECT ... FOR UPDATE, or keep the transaction to one shard").OnShard(second)
+	return sqlstate.Refusal("CLV-1003", "SERIALIZABLE over several shards (%s, %s) is not supported: what is serializable on each shard need not be so on all together", first, second).
+		WithHint("use REPEATABLE READ, lock what must not change with SELECT ... FOR UPDATE, or keep the transaction to one shard").OnShard(second)
 }
