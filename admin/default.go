@@ -66,7 +66,7 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 		}
 		return dialCarrier(ctx, sh)
 	}
-	err = schema.Rehome(ctx, opts, req.To, carryRows, o.awaitMembers)
+	err = schema.Rehome(ctx, opts, req.To, copyTableRows, o.awaitMembers)
 	if err != nil {
 		return nil, err
 	}

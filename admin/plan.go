@@ -82,7 +82,7 @@ func (o *workflows) Plan(ctx context.Context, req PlanRequest) (*WorkflowResult,
 	if err != nil {
 		return nil, directoryError(err)
 	}
-	if err := coordinator.Beside(&spec, others); err != nil {
+	if err := coordinator.Conflict(&spec, others); err != nil {
 		return nil, err
 	}
 	lines := []string{"measure what the ranges hold, and make a plan"}

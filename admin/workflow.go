@@ -453,7 +453,7 @@ func (o *workflows) Split(ctx context.Context, req SplitRequest) (*WorkflowResul
 		if spec.Part, err = ParseRange(req.Range); err != nil {
 			return nil, err
 		}
-		spec.Part, spec.Half = canonical(cur, req.Keyspace, spec.Part), coordinator.HalfBy(cur, req.Keyspace, req.Half)
+		spec.Part, spec.Half = canonical(cur, req.Keyspace, spec.Part), coordinator.SplitPointBy(cur, req.Keyspace, req.Half)
 	} else if req.Half != "" {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a range is cut at a key or in halves, not both").WithHint("leave half out, or at")
 	}
@@ -463,8 +463,8 @@ func (o *workflows) Split(ctx context.Context, req SplitRequest) (*WorkflowResul
 		}
 	}
 	if len(req.At) == 0 {
-		half := coordinator.Half{Snapshot: cur, Keyspace: req.Keyspace, Part: spec.Part, By: req.Half, Connect: o.connect}
-		if req.Half == coordinator.HalfLoad {
+		half := coordinator.SplitPoint{Snapshot: cur, Keyspace: req.Keyspace, Part: spec.Part, By: req.Half, Connect: o.connect}
+		if req.Half == coordinator.SplitByLoad {
 			if half.Heat, err = shardmap.ReadHeat(ctx, o.opts.Directory, cur); err != nil {
 				return nil, directoryError(err)
 			}
@@ -578,7 +578,7 @@ func (o *workflows) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec
 	if err != nil {
 		return nil, directoryError(err)
 	}
-	if err := coordinator.Beside(spec, others); err != nil {
+	if err := coordinator.Conflict(spec, others); err != nil {
 		return nil, err
 	}
 	moves, err := coordinator.Plan(cur, spec)

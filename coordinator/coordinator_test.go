@@ -223,13 +223,13 @@ func TestPlans(t *testing.T) {
 		t.Errorf("%v %v", merge, err)
 	}
 	for _, part := range []shardmap.Part{{}, {Low: []string{"0"}, High: []string{"1000"}}, {Low: low}} {
-		half := Half{Snapshot: snap, Keyspace: "k", Part: part, By: HalfPositions}
+		half := SplitPoint{Snapshot: snap, Keyspace: "k", Part: part, By: SplitByPositions}
 		if at, err := half.Bound(t.Context()); err == nil {
 			t.Errorf("%s is no range, and is cut at %v", part.Text(), at)
 		}
 	}
 	r := snap.State().Keyspaces[0].Ranges[2]
-	half := Half{Snapshot: snap, Keyspace: "k", Part: shardmap.Part{Low: r.Low, High: r.High}}
+	half := SplitPoint{Snapshot: snap, Keyspace: "k", Part: shardmap.Part{Low: r.Low, High: r.High}}
 	if at, err := half.Bound(t.Context()); err != nil {
 		t.Errorf("%v %v", at, err)
 	}

@@ -23,7 +23,7 @@ const purgeBatch = 2000
 
 // copy is workflow.Copy.
 func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
-	p, err := j.pair(ctx, s, e)
+	p, err := j.copySession(ctx, s, e)
 	if err != nil {
 		return err
 	}
@@ -74,9 +74,9 @@ func orEmpty(text, then string) string {
 	return then
 }
 
-// loaded returns the tables of the pair's set whose rows the target has, from a copy that was
+// loaded returns the tables of the session's set whose rows the target has, from a copy that was
 // interrupted, and the set of the others. Nothing is being loaded under the stream then.
-func (p *pair) loaded(ctx context.Context, stream string) (there []engine.LoadedTable, rest engine.Set, err error) {
+func (p *copySession) loaded(ctx context.Context, stream string) (there []engine.LoadedTable, rest engine.Set, err error) {
 	noted, err := p.to.Loaded(ctx, stream)
 	if err != nil {
 		return nil, rest, err
@@ -95,7 +95,7 @@ func (p *pair) loaded(ctx context.Context, stream string) (there []engine.Loaded
 }
 
 // rowsOf returns the rows of what is not loaded, as of a position to which it has brought what is.
-func (p *pair) rowsOf(ctx context.Context, stream string, rest engine.Set) (engine.RowSource, error) {
+func (p *copySession) rowsOf(ctx context.Context, stream string, rest engine.Set) (engine.RowSource, error) {
 	if len(rest.Tables) == len(p.set.Tables) {
 		return p.from.Capture(ctx, stream, p.set)
 	}
@@ -334,7 +334,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	which := set.set
 	if s.Step == workflow.Copying {
 		j.prog.interrupted(ctx, s)
-		if _, which, err = (&pair{set: set.set, to: m}).loaded(ctx, e.Stream); err != nil {
+		if _, which, err = (&copySession{set: set.set, to: m}).loaded(ctx, e.Stream); err != nil {
 			return err
 		}
 	}

@@ -95,7 +95,7 @@ func (w *parent) measure(ctx context.Context, snap *shardmap.Snapshot, only stri
 		cuts := map[int][]workflow.Cut{}
 		total := 0.0
 		if q.shares == nil {
-			half := Half{Snapshot: snap, Keyspace: q.ks, Connect: w.connect}
+			half := SplitPoint{Snapshot: snap, Keyspace: q.ks, Connect: w.connect}
 			if q.shares, cuts, total, err = half.where(ctx, q); err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func (w *parent) measure(ctx context.Context, snap *shardmap.Snapshot, only stri
 
 // where asks a shard for keys at equal distances in the order of its rows of a range keyspace, and says how
 // many are in each unit of the question, of how many, and which of them cut it.
-func (h *Half) where(ctx context.Context, q *question) (shares []float64, cuts map[int][]workflow.Cut, total float64, err error) {
+func (h *SplitPoint) where(ctx context.Context, q *question) (shares []float64, cuts map[int][]workflow.Cut, total float64, err error) {
 	ix, _ := h.Snapshot.Keyspace(h.Keyspace)
 	shares, cuts = make([]float64, len(q.units)), map[int][]workflow.Cut{}
 	s, err := h.open(ctx, ix, q.shard)
@@ -188,7 +188,7 @@ func atOnce(ctx context.Context, n int, f func(ctx context.Context, i int) error
 	return context.Cause(ctx)
 }
 
-// connect is Half.Connect of a leader.
+// connect is SplitPoint.Connect of a leader.
 func (w *parent) connect(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {
 	shard, err := w.t.c.opts.Shard(name)
 	if err != nil {

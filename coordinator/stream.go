@@ -48,7 +48,7 @@ func (j *job) follows(ctx context.Context, s *workflow.State, e workflow.Effect)
 		return st, nil
 	}
 	j.endStream()
-	p, err := j.pair(ctx, s, e)
+	p, err := j.copySession(ctx, s, e)
 	if err != nil {
 		return nil, err
 	}

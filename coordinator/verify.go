@@ -28,7 +28,7 @@ const (
 // there while it is counted.
 func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
 	j.endStream()
-	p, err := j.pair(ctx, s, e)
+	p, err := j.copySession(ctx, s, e)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, 
 
 // pieces is how many pieces of each table are compared one after the other; 0: all tables are
 // compared at once.
-func (p *pair) pieces(ctx context.Context, most int64) (int, error) {
+func (p *copySession) pieces(ctx context.Context, most int64) (int, error) {
 	_, all, err := p.from.Sizes(ctx, p.set)
 	if err != nil || all <= most {
 		return 0, err
@@ -98,7 +98,7 @@ func unitsOf(set engine.Set, pieces int) []engine.Set {
 }
 
 // compare compares a unit, and returns its rows.
-func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set, pace *pacer) (rows int64, err error) {
+func (p *copySession) compare(ctx context.Context, e workflow.Effect, unit engine.Set, pace *pacer) (rows int64, err error) {
 	if unit.Keys.Empty() {
 		return 0, nil // a piece of less than a position
 	}
@@ -156,7 +156,7 @@ func spanText(keys keyspace.Ownership) string {
 }
 
 // applyUntil applies everything before a position, and nothing after it.
-func (p *pair) applyUntil(ctx context.Context, stream string, until engine.Position) error {
+func (p *copySession) applyUntil(ctx context.Context, stream string, until engine.Position) error {
 	applier, after, err := p.apply(ctx, stream)
 	if err != nil {
 		return err

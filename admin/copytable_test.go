@@ -39,15 +39,15 @@ func TestCarryRows(t *testing.T) {
 			}
 			conns[i] = conn
 		}
-		if err := carryRows(ctx, conns[0], conns[1], table, ahead); err != nil {
+		if err := copyTableRows(ctx, conns[0], conns[1], table, ahead); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := engine.Exec(conns[1], "COMMIT"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	held := carryHeld
-	defer func() { carryHeld = held }()
+	held := copyHeld
+	defer func() { copyHeld = held }()
 	sum := "SELECT count(*) || ' ' || coalesce(md5(string_agg(t::text, ',' ORDER BY t::text)), '') FROM "
 	for _, table := range tables {
 		c.on("shard-0", "INSERT INTO "+table.Name+" SELECT n, n, CASE n % 3 WHEN 0 THEN NULL WHEN 1 THEN '' ELSE E'it''s \\\\ ' || n END FROM generate_series(1, 2300) AS n")
@@ -64,7 +64,7 @@ func TestCarryRows(t *testing.T) {
 			{"INSERT INTO %t SELECT n, n, 'x' FROM generate_series(6000, 6499) AS n", held},
 			{"DELETE FROM %t", held},
 		} {
-			carryHeld = one.held
+			copyHeld = one.held
 			c.on("shard-0", strings.ReplaceAll(one.change, "%t", table.Name))
 			carry(table, false)
 			want := c.on("shard-0", sum+table.Name+" AS t").Rows[0][0].String

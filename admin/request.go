@@ -59,20 +59,20 @@ func (o *workflows) Approve(ctx context.Context, req WorkflowRequest) (*Workflow
 		return nil, err
 	}
 	if s.Spec.Kind == workflow.Rebalance && s.Step == workflow.Proposed {
-		if err := o.fits(ctx, s); err != nil {
+		if err := o.stillValid(ctx, s); err != nil {
 			return nil, err
 		}
 	}
 	return o.ask(ctx, req, workflow.Approve)
 }
 
-// fits says why a plan that waits cannot be carried out now.
-func (o *workflows) fits(ctx context.Context, s *workflow.State) error {
+// stillValid says why a plan that waits cannot be carried out now.
+func (o *workflows) stillValid(ctx context.Context, s *workflow.State) error {
 	others, err := coordinator.Unended(ctx, o.opts.Directory)
 	if err != nil {
 		return directoryError(err)
 	}
-	if err := coordinator.Beside(&s.Spec, others); err != nil {
+	if err := coordinator.Conflict(&s.Spec, others); err != nil {
 		return err
 	}
 	cur, err := o.load(ctx)

@@ -43,10 +43,10 @@ func older(a, b workflow.State) int {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Spec.ID, b.Spec.ID))
 }
 
-// Beside says which of the workflows keeps another one from being begun: of those that decide where
+// Conflict says which of the workflows keeps another one from being begun: of those that decide where
 // everything is to be (plans, drains, spreads) one is carried out at a time, or they would undo each
 // other's work. Plans of different keyspaces do not meet. 55000, nil if none does.
-func Beside(spec *workflow.Spec, others []workflow.State) error {
+func Conflict(spec *workflow.Spec, others []workflow.State) error {
 	if !decides(spec.Kind) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func decides(k workflow.Kind) bool {
 	return k == workflow.Rebalance || k == workflow.Drain || k == workflow.Spread
 }
 
-// alone is Beside for a workflow that has moved nothing yet: it waits for those that have, and for
+// alone is Conflict for a workflow that has moved nothing yet: it waits for those that have, and for
 // older ones.
 func (w *parent) alone(ctx context.Context, s *workflow.State) error {
 	all, err := Unended(ctx, w.t.records)
@@ -84,7 +84,7 @@ func (w *parent) alone(ctx context.Context, s *workflow.State) error {
 		return err
 	}
 	others := slices.DeleteFunc(all, func(o workflow.State) bool { return o.Made == 0 && o.PlanNext == 0 && older(o, *s) > 0 })
-	return classed(workflow.Again, Beside(&s.Spec, others))
+	return classed(workflow.Again, Conflict(&s.Spec, others))
 }
 
 // pending are the moves that have not ended.

@@ -17,33 +17,33 @@ import (
 
 // What the halves of a range are to have alike.
 const (
-	HalfPositions = "positions" // of a hash keyspace
-	HalfRows      = "rows"
-	HalfLoad      = "load"
+	SplitByPositions = "positions" // of a hash keyspace
+	SplitByRows      = "rows"
+	SplitByLoad      = "load"
 )
 
-// Half is a range to be cut in halves.
-type Half struct {
+// SplitPoint is a range to be cut in halves.
+type SplitPoint struct {
 	Snapshot *shardmap.Snapshot
 	Keyspace string
 	Part     shardmap.Part
-	// By is HalfPositions, HalfRows or HalfLoad; "" is positions in a hash keyspace, else rows.
+	// By is SplitByPositions, SplitByRows or SplitByLoad; "" is positions in a hash keyspace, else rows.
 	By string
-	// Heat is the load, for HalfLoad.
+	// Heat is the load, for SplitByLoad.
 	Heat *shardmap.Heat
 	// Connect opens a conversation with a shard; release must follow.
 	Connect func(ctx context.Context, shard string) (conn engine.Conn, release func(broken bool), err error)
 }
 
-// HalfBy is by what ranges of a keyspace are cut in halves, if nothing ("") was said.
-func HalfBy(snap *shardmap.Snapshot, ks, by string) string {
+// SplitPointBy is by what ranges of a keyspace are cut in halves, if nothing ("") was said.
+func SplitPointBy(snap *shardmap.Snapshot, ks, by string) string {
 	if by != "" {
 		return by
 	}
 	if ix, ok := snap.Keyspace(ks); ok && ix.Def().Strategy == keyspace.Hash {
-		return HalfPositions
+		return SplitByPositions
 	}
-	return HalfRows
+	return SplitByRows
 }
 
 const (
@@ -57,7 +57,7 @@ const (
 // Bound finds the bound that cuts the range in halves. Errors: 42704 for an unknown keyspace,
 // 22023 for a part that is no range of one shard, 0A000 in a list keyspace, 55000 if the range has no
 // rows, or no load, or one key has more than half.
-func (h *Half) Bound(ctx context.Context) ([]string, error) {
+func (h *SplitPoint) Bound(ctx context.Context) ([]string, error) {
 	ix, ok := h.Snapshot.Keyspace(h.Keyspace)
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", h.Keyspace).WithHint("see: cleave keyspace list")
@@ -67,7 +67,7 @@ func (h *Half) Bound(ctx context.Context) ([]string, error) {
 		return nil, sqlstate.Refusal("CLV-1414", "keyspace %s lists its keys: there is no range to cut", h.Keyspace).
 			WithHint("move keys one by one: cleave move --keyspace %s --key KEY --to SHARD", h.Keyspace)
 	}
-	by := HalfBy(h.Snapshot, h.Keyspace, h.By)
+	by := SplitPointBy(h.Snapshot, h.Keyspace, h.By)
 	unit := -1
 	for i := range def.Ranges {
 		if slices.Equal(def.Ranges[i].Low, h.Part.Low) && slices.Equal(def.Ranges[i].High, h.Part.High) {
@@ -79,13 +79,13 @@ func (h *Half) Bound(ctx context.Context) ([]string, error) {
 			WithHint("see: SELECT * FROM cleave.ranges WHERE keyspace = '%s'", h.Keyspace)
 	}
 	switch by {
-	case HalfPositions:
+	case SplitByPositions:
 		return Middle(h.Snapshot, h.Keyspace, h.Part)
-	case HalfRows, HalfLoad:
+	case SplitByRows, SplitByLoad:
 	default:
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a range is cut in halves by rows, load or positions, not by %q", by)
 	}
-	if by == HalfLoad {
+	if by == SplitByLoad {
 		return h.byLoad(ctx, ix, unit)
 	}
 	s, err := h.open(ctx, ix, def.Ranges[unit].Shard)
@@ -107,13 +107,13 @@ func (h *Half) Bound(ctx context.Context) ([]string, error) {
 	return s.inside(ctx, at)
 }
 
-func (h *Half) none(format string, args ...any) error {
+func (h *SplitPoint) none(format string, args ...any) error {
 	return sqlstate.New(sqlstate.ObjectNotInState, format, args...).WithHint("name the bound: cleave split --keyspace %s --at KEY", h.Keyspace)
 }
 
 // rowsOf asks a shard for the keys of a range.
 type rowsOf struct {
-	h       *Half
+	h       *SplitPoint
 	ix      *shardmap.Index
 	conn    engine.Conn
 	release func(broken bool)
@@ -122,7 +122,7 @@ type rowsOf struct {
 	pg      bool
 }
 
-func (h *Half) open(ctx context.Context, ix *shardmap.Index, shard string) (*rowsOf, error) {
+func (h *SplitPoint) open(ctx context.Context, ix *shardmap.Index, shard string) (*rowsOf, error) {
 	tables, _ := Tables(h.Snapshot, h.Keyspace)
 	if len(tables) == 0 {
 		return nil, h.none("keyspace %s has no tables", h.Keyspace)
@@ -289,7 +289,7 @@ type spot struct {
 
 // byLoad cuts where half of the load is below: hot keys are where they are, the rest is spread
 // evenly over the positions of a hash keyspace, or over the rows of a range.
-func (h *Half) byLoad(ctx context.Context, ix *shardmap.Index, unit int) ([]string, error) {
+func (h *SplitPoint) byLoad(ctx context.Context, ix *shardmap.Index, unit int) ([]string, error) {
 	rest := 0.0
 	if h.Heat != nil {
 		rest = h.Heat.Statements[ix.FirstUnit()+unit]

@@ -16,8 +16,8 @@ import (
 // buckets, and the rows of those that differ are read.
 const carryBuckets = 1 << 16
 
-// carryHeld is how many bytes of rows that may differ are held; if there are more, all rows are copied anew. Tests change it.
-var carryHeld = 64 << 20
+// copyHeld is how many bytes of rows that may differ are held; if there are more, all rows are copied anew. Tests change it.
+var copyHeld = 64 << 20
 
 // sums are checksums of a table's rows by the hash of their keys.
 type sums struct {
@@ -86,7 +86,7 @@ func readSome(conn engine.Conn, t *shardmap.Table, key []int, of map[int]bool) (
 		if !of[bucketOf(r, text, key)] {
 			return nil
 		}
-		if held += 3 * len(text); held > carryHeld {
+		if held += 3 * len(text); held > copyHeld {
 			return errTooMany
 		}
 		c.rows[text] = r
@@ -96,8 +96,8 @@ func readSome(conn engine.Conn, t *shardmap.Table, key []int, of map[int]bool) (
 	return c, err
 }
 
-// carryRows is a schema.CopyRows. It leaves alone the rows that are already on the other shard.
-func carryRows(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahead bool) error {
+// copyTableRows is a schema.CopyRows. It leaves alone the rows that are already on the other shard.
+func copyTableRows(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahead bool) error {
 	key, err := copyKey(ctx, to, t)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func carryRows(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahe
 			return err
 		}
 	}
-	if err := carryDiffering(from, to, t, key, have.rows, differing); err != nil || ahead {
+	if err := copyDifferingRows(from, to, t, key, have.rows, differing); err != nil || ahead {
 		return err
 	}
 	if have, err = sumRows(to, t, key); err != nil {
@@ -146,8 +146,8 @@ func carryRows(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahe
 	return nil
 }
 
-// carryDiffering makes the rows of some buckets those of the other copy, or all of them if these are too many.
-func carryDiffering(from, to engine.Conn, t *shardmap.Table, key []int, have int, differing map[int]bool) error {
+// copyDifferingRows makes the rows of some buckets those of the other copy, or all of them if these are too many.
+func copyDifferingRows(from, to engine.Conn, t *shardmap.Table, key []int, have int, differing map[int]bool) error {
 	if have > 0 && key != nil {
 		was, err := readSome(to, t, key, differing)
 		var is *copyRows

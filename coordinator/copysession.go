@@ -7,14 +7,14 @@ import (
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// pair is the two shards of an effect, and what goes from the one to the other.
-type pair struct {
+// copySession is the two shards of an effect, and what goes from the one to the other.
+type copySession struct {
 	set      engine.Set
 	from, to engine.Mover
 }
 
-// pair returns the shards of an effect, if the tables are still those that were copied.
-func (j *job) pair(ctx context.Context, s *workflow.State, e workflow.Effect) (*pair, error) {
+// copySession returns the shards of an effect, if the tables are still those that were copied.
+func (j *job) copySession(ctx context.Context, s *workflow.State, e workflow.Effect) (*copySession, error) {
 	set, err := j.same(ctx, s, e.Source)
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func (j *job) pair(ctx context.Context, s *workflow.State, e workflow.Effect) (*
 	if err != nil {
 		return nil, err
 	}
-	return &pair{set: set.set, from: from, to: to}, nil
+	return &copySession{set: set.set, from: from, to: to}, nil
 }
 
 // movers returns the movers of an effect's shards.
@@ -36,7 +36,7 @@ func (j *job) movers(ctx context.Context, e workflow.Effect) (from, to engine.Mo
 }
 
 // apply opens the target for a stream's changes, and returns where they go on.
-func (p *pair) apply(ctx context.Context, stream string) (engine.Applier, engine.Position, error) {
+func (p *copySession) apply(ctx context.Context, stream string) (engine.Applier, engine.Position, error) {
 	applier, err := p.to.Apply(ctx, stream, p.set)
 	if err != nil {
 		return nil, "", err
