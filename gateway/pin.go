@@ -81,7 +81,7 @@ func (x *unitRun) reachPinned(shard string, u use) error {
 func toKeep(c *executor.Conn, shard string) (*executor.Conn, error) {
 	if sev, ok := c.Conn.(*several.Conn); ok {
 		var err error
-		if c, err = several.Keep(sev, shard); err != nil {
+		if c, err = sev.Keep(shard); err != nil {
 			return nil, err
 		}
 	}

@@ -18,7 +18,7 @@ type sorting struct {
 }
 
 // keysOf returns the keys of a plan, nil if its order is PostgreSQL's to know.
-func (c *Conn) keysOf(ctx context.Context, e *execution, parts []*part, q request) (*keys, error) {
+func (c *runner) keysOf(ctx context.Context, e *execution, parts []*part, q request) (*keys, error) {
 	plan := e.st.Plan
 	s := c.shared.sorting(plan)
 	if s == nil {
@@ -76,7 +76,7 @@ func (k *keys) restyled(fields []wire.Field, formats []int16, s *executor.Settin
 
 // bytewise reports whether the texts among the keys are sorted by their bytes on
 // every part: by a collation that says so, or by the database's if that does.
-func (c *Conn) bytewise(e *execution, parts []*part, k *keys, q request) (bool, error) {
+func (c *runner) bytewise(e *execution, parts []*part, k *keys, q request) (bool, error) {
 	plan := e.st.Plan
 	var ask []string
 	for i := range k.order {
@@ -148,7 +148,7 @@ func (s *stream) rest() error {
 
 // databaseBytewise reports whether the default collation of a shard's database is
 // that of bytes. It is asked once for each shard.
-func (c *Conn) databaseBytewise(p *part) (bool, error) {
+func (c *runner) databaseBytewise(p *part) (bool, error) {
 	if ok, known := c.shared.collation(p.shard); known {
 		return ok, nil
 	}

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -64,12 +61,7 @@ type Options struct {
 // them, in the calling goroutine, until a chunk of output is ready. Close gives
 // the parts back. Cancel and Close may be called by other goroutines.
 type Conn struct {
-	shared *Shared
-	ex     *executor.Executor
-	host   Host
-	opt    Options
-	// counts: the statement that is under way may call nextval() of the default shard's own sequences.
-	counts bool
+	runner
 
 	in       []byte // frames not yet run
 	out      []byte
@@ -77,74 +69,25 @@ type Conn struct {
 	script   *script
 	active   *active
 	copying  *copying
-	prepared pgbackend.Statements[*prepared]
-	portals  pgbackend.Portals[*portal]
-	cursors  pgbackend.Portals[*cursor]
-	portalNo int // names of portals on shards
-	bounds   bounds
-	progress *Progress
-
-	parts []*part
-	// replicas: the statement at hand may read on replicas; onReplicas: one of the unit has.
-	replicas, onReplicas bool
-	waitID               string // see watchLocks
-	// passed: rows of the statement that runs went to the session.
-	passed atomic.Bool
-	// proven are the shards whose snapshots fit each other, see consistent.
-	proven map[string]bool
-	block  bool // inside a transaction block
-	// failed: nothing but the end of the transaction, or a savepoint, is left;
-	// lost: not even a savepoint.
-	failed, lost bool
-	culprit      string // the shard that failed last
-	setter       string // the shard that ran the last statement with set_config()
-	saves        pgbackend.Savepoints[struct{}]
-	modes        []string
-	readOnly     bool      // the block was READ ONLY before it wrote: what may have written has not
-	started      time.Time // when the transaction began
-	clockOn      string    // the shard whose transaction's time is the transaction's, see clock
-	clockText    string
-	units        [4]planner.Units // of shardsOf
-
-	mu       sync.Mutex
-	ctx      context.Context // ends with a cancel; of the frames that are run
-	stop     context.CancelCauseFunc
 	inside   bool // a goroutine runs frames
-	running  bool // a statement has begun and not ended
-	closed   bool
-	live     map[*executor.Conn]struct{} // parts' and borrowed conversations
-	recorder *recorder
-	notices  []byte          // of shards, to be passed on
-	cut      map[string]bool // those of names that are too long, since the last ReadyForQuery
-	setting  bool            // a statement that changes settings is run
-	// insisting is closed by calm; nil if nothing is being stopped.
-	insisting chan struct{}
-	// deadline is SetDeadline's.
-	deadline time.Time
 	wake     chan struct{}
-	group    uint64 // of its shards' conversations
-	soils    bool   // what it ran may have left something in their sessions
 }
-
-var groups atomic.Uint64
 
 var _ engine.Conn = (*Conn)(nil)
 
 // New begins a conversation.
 func New(shared *Shared, host Host, opt Options) *Conn {
-	c := &Conn{
-		shared: shared, ex: shared.ex, host: host, opt: opt,
-		prepared: pgbackend.Statements[*prepared]{Max: portalMax},
-		portals:  pgbackend.Portals[*portal]{Max: portalMax, Gone: (*portal).end},
-		cursors:  pgbackend.Portals[*cursor]{Gone: (*cursor).end},
-		block:    opt.Block, failed: opt.Failed, readOnly: opt.ReadOnly,
-		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}), progress: new(Progress), group: groups.Add(1),
-	}
+	c := &Conn{wake: make(chan struct{})}
+	c.open(shared.ex, host)
+	c.progress = new(Progress)
+	c.prepared = pgbackend.Statements[*prepared]{Max: portalMax}
+	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: (*portal).end}
+	c.cursors = pgbackend.Portals[*cursor]{Gone: (*cursor).end}
+	c.shared, c.opt, c.block, c.failed, c.readOnly = shared, opt, opt.Block, opt.Failed, opt.ReadOnly
 	for _, name := range opt.Saves {
 		c.saves.Set(name, struct{}{})
 	}
 	c.modes = append(c.modes, opt.Modes...)
-	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	if a := opt.Adopted; a != nil {
 		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, since: opt.Since, base: opt.Base, keep: opt.Keep, decides: a.Pinned()}
 		p.pipe.Conn, p.pipe.Inner = a, true
@@ -163,7 +106,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 }
 
 // Shards returns the names of the shards that take part, sorted.
-func (c *Conn) Shards() []string {
+func (c *transaction) Shards() []string {
 	names := make([]string, 0, len(c.parts))
 	for _, p := range c.parts {
 		names = append(names, p.shard)
@@ -172,16 +115,8 @@ func (c *Conn) Shards() []string {
 	return names
 }
 
-// Holds reports whether the conversation is one of its own.
-func (c *Conn) Holds(conn *executor.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.live[conn]
-	return ok
-}
-
 // Culprit returns the shard whose error was the last one, "" if none was.
-func (c *Conn) Culprit() string { return c.culprit }
+func (c *transaction) Culprit() string { return c.culprit }
 
 // Send implements engine.Conn.
 func (c *Conn) Send(frames []byte) error {
@@ -312,118 +247,6 @@ func lost(sent bool, err error) error {
 	return &engine.LostError{Shard: Name, Sent: sent, Err: err}
 }
 
-// Probe implements engine.Prober.
-func (c *Conn) Probe() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return lost(true, errClosed)
-	}
-	return nil
-}
-
-// SetDeadline implements engine.Conn: it bounds what the parts do as well.
-func (c *Conn) SetDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.deadline = t
-	var errs []error
-	for conn := range c.live {
-		errs = append(errs, conn.SetDeadline(t))
-	}
-	return errors.Join(errs...)
-}
-
-var errCancelled = sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
-
-// Cancel implements engine.Conn: what runs on any part is stopped. While it
-// lasts, no part's conversation is given back.
-func (c *Conn) Cancel(ctx context.Context) error { return c.interrupt(ctx, errCancelled) }
-
-// interrupt stops what runs for the reason.
-func (c *Conn) interrupt(ctx context.Context, reason *sqlstate.Error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.running || c.closed {
-		return nil
-	}
-	c.stop(reason)
-	if c.insisting != nil {
-		return nil
-	}
-	c.insist()
-	return c.cancelLive(ctx, false)
-}
-
-// cancelLive cancels all conversations at once, or only those that still have to
-// answer; c.mu is held.
-func (c *Conn) cancelLive(ctx context.Context, asked bool) error {
-	errs := make([]error, len(c.live))
-	var wg sync.WaitGroup
-	i := 0
-	for conn := range c.live {
-		if at := i; !asked || conn.Asked() {
-			wg.Go(func() { errs[at] = conn.Cancel(ctx) })
-		}
-		i++
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-const (
-	// insistFirst and insistMax are the pauses between two cancels of one statement,
-	// cancelMax bounds one.
-	insistFirst = 20 * time.Millisecond
-	insistMax   = 500 * time.Millisecond
-	cancelMax   = time.Second
-)
-
-// insist asks the shards to stop what they have not answered yet, again and again
-// until calm is called: a shard ignores a cancel that overtakes its statement.
-// c.mu is held.
-func (c *Conn) insist() {
-	if c.insisting != nil {
-		return
-	}
-	calm := make(chan struct{})
-	c.insisting = calm
-	go func() {
-		pause := time.NewTimer(insistFirst)
-		defer pause.Stop()
-		for next := 2 * insistFirst; ; next = min(2*next, insistMax) {
-			select {
-			case <-calm:
-				return
-			case <-pause.C:
-			}
-			c.mu.Lock()
-			if c.insisting == calm {
-				ctx, stop := context.WithTimeout(context.Background(), cancelMax)
-				_ = c.cancelLive(ctx, true) // it is asked again
-				stop()
-			}
-			c.mu.Unlock()
-			pause.Reset(next)
-		}
-	}()
-}
-
-// calm ends what insist began. A cancel that is under way is waited for: it must
-// not hit the next statement.
-func (c *Conn) calm() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calmLocked()
-}
-
-func (c *Conn) calmLocked() {
-	if c.insisting != nil {
-		close(c.insisting)
-		c.insisting = nil
-	}
-}
-
 // Parameter implements engine.Conn; nothing is known of parameters here.
 func (c *Conn) Parameter(string) string { return "" }
 
@@ -502,10 +325,4 @@ func (c *Conn) release() {
 		p.conn.Release()
 	}
 	c.parts, c.soils = nil, false
-}
-
-func (c *Conn) forget(conn *executor.Conn) {
-	c.mu.Lock()
-	delete(c.live, conn)
-	c.mu.Unlock()
 }

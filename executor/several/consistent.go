@@ -14,7 +14,7 @@ import (
 // if the session asks for one. Inside a block all shards get theirs with its first
 // statement, but for those that cannot be reached: what needs one of them fails. Outside, those get theirs that the
 // statement reads. It may be called again.
-func (c *Conn) consistent(ctx context.Context, e *execution) error {
+func (c *transaction) consistent(ctx context.Context, e *execution) error {
 	if !txn.Atomic(c.host.Settings()) || c.proven != nil && c.block {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (c *Conn) consistent(ctx context.Context, e *execution) error {
 
 // reads are the shards that a statement reads, one or none where its own
 // snapshot is all that matters.
-func (c *Conn) reads(e *execution) ([]string, error) {
+func (c *transaction) reads(e *execution) ([]string, error) {
 	snap, st := c.host.Snapshot(), e.st
 	if st.Kind == planner.OneShard {
 		r, err := st.Route(snap, e.args)

@@ -16,7 +16,7 @@ import (
 // shard gets those that it has.
 
 // setsConstraints runs SET CONSTRAINTS.
-func (c *Conn) setsConstraints(ctx context.Context, st *planner.Statement) error {
+func (c *transaction) setsConstraints(ctx context.Context, st *planner.Statement) error {
 	if c.saves.Len() > 0 {
 		return sqlstate.Refuse("SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "SET CONSTRAINTS before the SAVEPOINT")
 	}
@@ -44,17 +44,17 @@ func (c *Conn) setsConstraints(ctx context.Context, st *planner.Statement) error
 	return nil
 }
 
-func (c *Conn) defaultShard() string { return c.host.Snapshot().State().DefaultShard }
+func (c *transaction) defaultShard() string { return c.host.Snapshot().State().DefaultShard }
 
 // hasNamed reports whether some of the transaction's modes are SET CONSTRAINTS with names.
-func (c *Conn) hasNamed() bool {
+func (c *transaction) hasNamed() bool {
 	return slices.ContainsFunc(c.modes, func(m string) bool {
 		return strings.HasPrefix(m, "SET CONSTRAINTS ") && !strings.HasPrefix(m, "SET CONSTRAINTS ALL ")
 	})
 }
 
 // setsNamed runs SET CONSTRAINTS with names on a part that has begun, for those constraints that the shard has.
-func (c *Conn) setsNamed(p *part, text string) error {
+func (c *transaction) setsNamed(p *part, text string) error {
 	names, deferred := planner.NamedConstraints(text)
 	if names != nil && p.shard != c.defaultShard() {
 		var all []string

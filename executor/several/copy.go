@@ -24,7 +24,7 @@ const (
 // copyIn splits the rows of COPY ... FROM STDIN. Rows are passed on as they came:
 // each is looked at only as far as its shard key needs.
 type copyIn struct {
-	c     *Conn
+	c     *runner
 	p     *planner.CopyPlan
 	of    *shardmap.Snapshot // the map by which the shards were chosen
 	snap  *shardmap.Snapshot
@@ -61,7 +61,7 @@ type copyPart struct {
 	ended bool // CopyDone or CopyFail was sent
 }
 
-func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
+func (c *runner) startCopyIn(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Copy
 	j := &copyIn{c: c, p: p, owner: map[string]*copyPart{}, ask: asker{c: c}}
 	j.split = splitter{csv: p.CSV, quote: p.Quote, escape: p.Escape}
@@ -129,7 +129,7 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 
 // constantDefaults refuses rows without a value for a column of a reference table
 // whose default could be another on each shard.
-func (c *Conn) constantDefaults(ctx context.Context, p *planner.CopyPlan) error {
+func (c *runner) constantDefaults(ctx context.Context, p *planner.CopyPlan) error {
 	part, err := c.part(ctx, c.describer(), false)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (c *Conn) constantDefaults(ctx context.Context, p *planner.CopyPlan) error 
 
 // plainRows refuses the rows of a reference table with a trigger that may change them, to something else on
 // each shard: an INSERT compares what was stored.
-func (c *Conn) plainRows(ctx context.Context, p *planner.CopyPlan) error {
+func (c *runner) plainRows(ctx context.Context, p *planner.CopyPlan) error {
 	part, err := c.part(ctx, c.describer(), false)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *Conn) plainRows(ctx context.Context, p *planner.CopyPlan) error {
 
 // timedDefaults are the values of defaults that depend on the transaction's time, as
 // the rows of the COPY are to have them.
-func (c *Conn) timedDefaults(ctx context.Context, p *planner.CopyPlan) ([][]byte, error) {
+func (c *runner) timedDefaults(ctx context.Context, p *planner.CopyPlan) ([][]byte, error) {
 	now, err := c.clock(ctx)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 
 // openCopy begins a COPY on a part, and waits until it takes data. After an error the
 // COPY, if it is there, is to be stopped.
-func (c *Conn) openCopy(p *part, text string) (*copyPart, error) {
+func (c *runner) openCopy(p *part, text string) (*copyPart, error) {
 	s, err := c.send(p, request{text: text, copies: true})
 	if err != nil {
 		return nil, err

@@ -308,7 +308,7 @@ func (k *keyReader) binary(rec []byte, resolved map[int]keyspace.Value) (known b
 
 // asker has a shard read values that mean what only PostgreSQL knows.
 type asker struct {
-	c     *Conn
+	c     *runner
 	shard string
 	conn  *executor.Conn
 	known map[string]keyspace.Value

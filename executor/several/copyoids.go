@@ -38,7 +38,7 @@ func copyRows(p *planner.CopyPlan, made bool) string {
 
 // columnsOf finds out which of a query's columns have OIDs inside on a part; nil if
 // none has to be translated there.
-func (c *Conn) columnsOf(p *part, text string) (*executor.Columns, error) {
+func (c *transaction) columnsOf(p *part, text string) (*executor.Columns, error) {
 	if text == "" || !p.conn.Foreign() {
 		return nil, nil
 	}
@@ -64,7 +64,7 @@ func (c *Conn) columnsOf(p *part, text string) (*executor.Columns, error) {
 }
 
 // typesOfRows are the types of a query's columns, as clients number them; nil without a text.
-func (c *Conn) typesOfRows(p *part, text string) ([]uint32, error) {
+func (c *runner) typesOfRows(p *part, text string) ([]uint32, error) {
 	if text == "" {
 		return nil, nil
 	}

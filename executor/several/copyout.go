@@ -11,7 +11,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (c *Conn) startCopyOut(ctx context.Context, e *execution) (job, error) {
+func (c *runner) startCopyOut(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Copy
 	if p.Source != nil {
 		return c.startCopyQuery(ctx, e)
@@ -133,7 +133,7 @@ func appendBinary(out, data []byte, headed *bool) []byte {
 }
 
 // startCopyQuery runs a query and writes its rows as COPY does.
-func (c *Conn) startCopyQuery(ctx context.Context, e *execution) (job, error) {
+func (c *runner) startCopyQuery(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Copy
 	part, err := c.part(ctx, c.describer(), false)
 	if err != nil {

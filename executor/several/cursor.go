@@ -58,7 +58,7 @@ func (k *cursor) own() bool { return k != nil && k.shard == "" }
 const cursorPortion = 100
 
 // declare runs DECLARE of a cursor over several shards, or WITH HOLD.
-func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
+func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	d := e.st.Cursor
 	switch {
 	case !c.block && !d.Hold:
@@ -104,7 +104,7 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 }
 
 // startJob begins to read: the snapshots of its shards are of this moment.
-func (c *Conn) startJob(k *cursor) (err error) {
+func (c *runner) startJob(k *cursor) (err error) {
 	k.styles = c.styles()
 	if k.job, err = c.begins(c.ctx, k.e); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (c *Conn) startJob(k *cursor) (err error) {
 
 // cursorOf finds the cursor of a FETCH, MOVE or CLOSE: nil is one that a part has
 // from before it was adopted.
-func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
+func (c *runner) cursorOf(name string) (*cursor, *part, error) {
 	if k, ok := c.cursors.Find(name); ok {
 		return k, c.find(k.shard), nil
 	}
@@ -134,7 +134,7 @@ func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
 }
 
 // simpleFormats are the formats of a statement's rows in a simple Query.
-func (c *Conn) simpleFormats(st *planner.Statement) []int16 {
+func (c *runner) simpleFormats(st *planner.Statement) []int16 {
 	if st.Cursor == nil {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (c *Conn) simpleFormats(st *planner.Statement) []int16 {
 }
 
 // describeFetch describes a FETCH: nothing that could be kept.
-func (c *Conn) describeFetch(st *planner.Statement) (*description, error) {
+func (c *runner) describeFetch(st *planner.Statement) (*description, error) {
 	if !st.ReturnsRows {
 		return &description{}, nil
 	}
@@ -163,7 +163,7 @@ func (c *Conn) describeFetch(st *planner.Statement) (*description, error) {
 }
 
 // startCursor runs FETCH, MOVE and CLOSE.
-func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
+func (c *runner) startCursor(ctx context.Context, e *execution) (job, error) {
 	q := e.st.Cursor
 	if q.Op == "close" {
 		return c.closeCursor(ctx, e)
@@ -213,13 +213,13 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 }
 
 // dropCursor ends a cursor, the transaction's or the session's.
-func (c *Conn) dropCursor(name string, k *cursor) {
+func (c *runner) dropCursor(name string, k *cursor) {
 	k.end()
 	c.cursors.Drop(name)
 	delete(c.host.Held().cursors, name)
 }
 
-func (c *Conn) closeCursor(ctx context.Context, e *execution) (job, error) {
+func (c *runner) closeCursor(ctx context.Context, e *execution) (job, error) {
 	name := e.st.Cursor.Name
 	if name == "" {
 		for _, p := range c.parts {

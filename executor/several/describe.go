@@ -15,7 +15,7 @@ import (
 // parameters and columns are PostgreSQL's own. oids are the types that the client
 // gave. What was described before, under the same schema and settings, is not
 // asked again.
-func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint32) (*description, error) {
+func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uint32) (*description, error) {
 	text := st.Text
 	if st.Judged != "" {
 		text = st.Judged
@@ -69,7 +69,7 @@ func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint3
 
 // describeAnywhere describes outside of a block, where nothing has begun: on the first shard, or whichever else answers. The
 // statement may need none of the one that is asked first.
-func (c *Conn) describeAnywhere(ctx context.Context, first, text string, oids []uint32) (*description, error) {
+func (c *runner) describeAnywhere(ctx context.Context, first, text string, oids []uint32) (*description, error) {
 	for tries := 1; ; tries++ {
 		if tries > 1 {
 			first = c.ex.Any()
@@ -102,7 +102,7 @@ func (c *Conn) describeAnywhere(ctx context.Context, first, text string, oids []
 const describeTries = 3
 
 // describer is the shard that describes: a part that is free, else any shard.
-func (c *Conn) describer() string {
+func (c *transaction) describer() string {
 	for _, p := range c.parts {
 		if p.busy == nil {
 			return p.shard
@@ -113,7 +113,7 @@ func (c *Conn) describer() string {
 
 // describerOf is the shard that describes a statement: the default shard if there
 // is something in it that only that one has.
-func (c *Conn) describerOf(st *planner.Statement) string {
+func (c *transaction) describerOf(st *planner.Statement) string {
 	if st.Kind == planner.DefaultShard {
 		return c.host.Snapshot().State().DefaultShard
 	}
@@ -127,7 +127,7 @@ func (c *Conn) describerOf(st *planner.Statement) string {
 
 // ownerOf is a shard that owns rows of a table of the statement: others it may not need. Of a statement without such a
 // table it is any.
-func (c *Conn) ownerOf(st *planner.Statement) string {
+func (c *runner) ownerOf(st *planner.Statement) string {
 	for _, t := range st.Tables {
 		if ks, ok := c.host.Snapshot().Keyspace(t.Keyspace); ok {
 			return c.ex.AnyOf(ks.Owners())
@@ -137,7 +137,7 @@ func (c *Conn) ownerOf(st *planner.Statement) string {
 }
 
 // describeOn describes a text on a part.
-func (c *Conn) describeOn(p *part, text string, oids []uint32) (*description, error) {
+func (c *transaction) describeOn(p *part, text string, oids []uint32) (*description, error) {
 	if p.busy != nil {
 		return nil, c.busy(p)
 	}
@@ -182,7 +182,7 @@ func (c *Conn) describeOn(p *part, text string, oids []uint32) (*description, er
 
 // describing takes the answer to a Describe (executor.Sink).
 type describing struct {
-	c *Conn
+	c *transaction
 	p *part
 	d description
 }
@@ -201,7 +201,7 @@ func (d *describing) Frames(b []byte) error {
 			d.d.columns = append([]byte(nil), body...)
 			d.d.fields = fieldsOf(body)
 		case wire.NoticeResponse:
-			d.c.notice(b[:n])
+			d.c.aside.notice(b[:n])
 		}
 		b = b[n:]
 	}
@@ -209,7 +209,7 @@ func (d *describing) Frames(b []byte) error {
 }
 
 // Parameter passes a changed parameter on.
-func (d *describing) Parameter(name, value string) { d.c.parameter(d.p, name, value) }
+func (d *describing) Parameter(name, value string) { d.c.aside.parameter(name, value) }
 
 // fieldsOf decodes the body of a RowDescription.
 func fieldsOf(body []byte) []wire.Field {

@@ -13,7 +13,7 @@ import (
 )
 
 // begins makes the job of an execution.
-func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
+func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 	snap := c.host.Snapshot()
 	c.soils = c.soils || e.st.Traces
 	c.counts = e.st.Counts()
@@ -85,7 +85,7 @@ type relay struct {
 	sets bool
 }
 
-func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job, error) {
+func (c *runner) startRelay(ctx context.Context, e *execution, shard string) (job, error) {
 	if k := e.st.Cursor; k != nil && k.Op == "declare" {
 		if err := c.free([]byte(k.Name)); err != nil { // it may be over several shards, or on another one
 			return nil, err
@@ -167,7 +167,7 @@ func (c *Conn) AskSetter(sql string) (*engine.Result, error) {
 	return res, err
 }
 
-func (c *Conn) askSetter(sql string) (*engine.Result, error) {
+func (c *transaction) askSetter(sql string) (*engine.Result, error) {
 	p := c.find(c.setter)
 	switch {
 	case p == nil:
@@ -185,8 +185,8 @@ func (c *Conn) askSetter(sql string) (*engine.Result, error) {
 // step implements job.
 func (r *relay) step(out []byte, rows int32) ([]byte, bool, string, error) {
 	if r.sets {
-		r.s.c.setting = true
-		defer func() { r.s.c.setting = false }()
+		r.s.c.aside.setting = true
+		defer func() { r.s.c.aside.setting = false }()
 	}
 	b, err := r.s.chunk(rows)
 	if err != nil {

@@ -5,15 +5,34 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// commitSeveral commits the parts that wrote, all or none. After an error other
-// than 08007 nothing is committed; the caller ends what is open on other parts.
-func (c *Conn) commitSeveral(ctx context.Context, writers []*part) error {
-	// The first one decides.
-	slices.SortStableFunc(writers, func(a, b *part) int {
+// commit ends the transaction on all shards: on those that wrote it is committed, on all or none. After an error nothing is
+// left of it, unless the error says otherwise (08007).
+func (c *transaction) commit() error {
+	c.calm() // from here on Transactions say what can be stopped
+	var open []*part
+	var list []txn.Participant
+	wrote := false
+	for _, p := range c.parts {
+		if p.busy != nil {
+			p.conn.Break()
+		}
+		if p.wrote && p.open() || p.begun && !p.conn.Broken() {
+			open, wrote = append(open, p), wrote || p.wrote
+		}
+	}
+	if wrote {
+		if err := c.host.Holds(); err != nil {
+			c.rollBack()
+			return err
+		}
+	}
+	// The first one that wrote decides.
+	slices.SortStableFunc(open, func(a, b *part) int {
 		switch {
 		case a.decides == b.decides:
 			return 0
@@ -22,30 +41,79 @@ func (c *Conn) commitSeveral(ctx context.Context, writers []*part) error {
 		}
 		return 1
 	})
-	parts := make([]txn.Participant, len(writers))
-	for i, p := range writers {
-		parts[i] = txn.Participant{Shard: p.shard, Conn: p.conn, Wrote: true}
+	for _, p := range open {
+		list = append(list, txn.Participant{Shard: p.shard, Conn: p.conn, Wrote: p.wrote})
 	}
-	committed, frames, err := c.shared.transactions.Commit(ctx, parts)
+	committed, frames, err := c.shared.transactions.Commit(c.ctx, list)
+	if err == nil && !committed && wrote {
+		first := open[slices.IndexFunc(open, func(p *part) bool { return p.wrote })]
+		err = sqlstate.New(sqlstate.InFailedTransaction, "the transaction had failed on shard %s: it was rolled back", first.shard).OnShard(first.shard)
+	}
+	if err != nil {
+		if p := c.find(sqlstate.As(err).Shard); p != nil && !p.conn.Broken() {
+			err = c.failure(p, err)
+		}
+	}
 	deadline := c.deadlineNow()
-	for _, p := range writers {
+	for _, p := range open {
 		if !deadline.IsZero() && !p.conn.Broken() && p.conn.SetDeadline(deadline) != nil {
 			p.conn.Break()
 		}
 		p.ended(committed)
 	}
-	c.notice(frames)
-	c.told()
-	if err == nil && !committed {
-		err = sqlstate.New(sqlstate.InFailedTransaction, "the transaction had failed on shard %s: it was rolled back", writers[0].shard).OnShard(writers[0].shard)
-	}
+	c.aside.notice(frames)
+	c.dropBroken()
 	return err
+}
+
+// ended notes that no transaction is open on the part any more.
+func (p *part) ended(committed bool) {
+	p.begun, p.since, p.begin, p.wrote, p.stale, p.decides, p.saves = false, nil, "", false, false, p.conn.Pinned(), nil
+	settings := p.base
+	if p.adopted && committed {
+		settings = p.keep
+	}
+	p.conn.SetSettings(settings)
+	p.base = settings
+}
+
+// rollBack rolls the transaction back on all shards on which it is open, at once.
+func (c *transaction) rollBack() {
+	c.calm()
+	var open []*executor.Conn
+	for _, p := range c.parts {
+		switch {
+		case !p.begun || p.conn.Broken():
+		case p.busy != nil:
+			p.conn.Break()
+		default:
+			open = append(open, p.conn)
+		}
+	}
+	txn.RollBack(open)
+	for _, p := range c.parts {
+		if p.begun && !p.conn.Broken() {
+			p.ended(false)
+		}
+	}
+	c.dropBroken()
+}
+
+// dropBroken gives back the conversations that are broken: their shards roll back.
+func (c *transaction) dropBroken() {
+	c.parts = slices.DeleteFunc(c.parts, func(p *part) bool {
+		if p.conn.Broken() {
+			c.giveBack(p.conn)
+			return true
+		}
+		return false
+	})
 }
 
 // joins is asked before a shard takes part in the transaction, or before one
 // that takes part writes: whether the session's settings allow a second one, and
 // whether both could be committed together.
-func (c *Conn) joins(ctx context.Context, p *part, write bool) error {
+func (c *transaction) joins(ctx context.Context, p *part, write bool) error {
 	first := p
 	for _, q := range c.parts {
 		if q != p {
@@ -80,7 +148,7 @@ func (c *Conn) joins(ctx context.Context, p *part, write bool) error {
 
 // isolation is what was said of the transaction's isolation: the words of BEGIN
 // and SET TRANSACTION, or the session's default.
-func (c *Conn) isolation() string {
+func (c *transaction) isolation() string {
 	if c.block {
 		said := strings.Join(append([]string{c.opt.Begin}, c.modes...), " ")
 		if strings.Contains(strings.ToUpper(said), "ISOLATION") {

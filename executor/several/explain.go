@@ -14,7 +14,7 @@ import (
 
 // explain runs EXPLAIN of a statement over several shards. What the shards run by themselves they explain, and with ANALYZE
 // they run it so, once. A statement whose parts depend on each other is run as it always is, once, and its steps are told.
-func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
+func (c *runner) explain(ctx context.Context, e *execution) (job, error) {
 	x, plan := e.st.Explained, e.st.Plan
 	t := &explained{x: x, op: plan.Op.String(), began: time.Now()}
 	if x.Analyze && !byThemselves(plan) {
@@ -59,7 +59,7 @@ func byThemselves(plan *planner.Plan) bool {
 }
 
 // explainParts has the shards of a target explain the text that each would run.
-func (c *Conn) explainParts(ctx context.Context, e *execution, t *explained, relation string, text func(string, ...*shardmap.Snapshot) (string, error), target *planner.Target) error {
+func (c *runner) explainParts(ctx context.Context, e *execution, t *explained, relation string, text func(string, ...*shardmap.Snapshot) (string, error), target *planner.Target) error {
 	snap := c.host.Snapshot()
 	shards, err := target.Shards(snap, e.args)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Conn) explainParts(ctx context.Context, e *execution, t *explained, rel
 }
 
 // explainOn has each shard explain the request that it would get.
-func (c *Conn) explainOn(ctx context.Context, t *explained, relation string, shards []string, writes bool, request func(*part) (request, error)) error {
+func (c *runner) explainOn(ctx context.Context, t *explained, relation string, shards []string, writes bool, request func(*part) (request, error)) error {
 	parts, err := c.partsOf(ctx, shards, writes)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (t *explained) answer() job {
 }
 
 // explainSteps runs the statement itself, once.
-func (c *Conn) explainSteps(ctx context.Context, e *execution, t *explained) (job, error) {
+func (c *runner) explainSteps(ctx context.Context, e *execution, t *explained) (job, error) {
 	st := *e.st
 	st.Explained, st.Text, st.Tag, st.ReturnsRows = nil, t.x.Query, t.x.Tag, t.x.ReturnsRows
 	if st.Judged != "" {
@@ -235,7 +235,7 @@ func (c *Conn) explainSteps(ctx context.Context, e *execution, t *explained) (jo
 
 // explaining is a statement that runs for EXPLAIN ANALYZE: its rows are counted and dropped.
 type explaining struct {
-	c     *Conn
+	c     *runner
 	t     *explained
 	inner job // nil when it has ended
 	out   job

@@ -102,7 +102,7 @@ func (k *cursor) pull(buf []byte, want int64) ([]byte, int64, error) {
 
 // fetch is the job of a FETCH or MOVE.
 type fetch struct {
-	c *Conn
+	c *runner
 	k *cursor
 	// results are the formats that are asked for, if the cursor's rows have others.
 	results []int16
@@ -215,7 +215,7 @@ func (f *fetch) row(n int64) (wire.Frame, error) {
 func (f *fetch) stop() { f.k.busy = false }
 
 // styles are the settings on which the text of a value depends.
-func (c *Conn) styles() (s [6]string) {
+func (c *runner) styles() (s [6]string) {
 	for i, name := range []string{"datestyle", "intervalstyle", "timezone", "bytea_output", "extra_float_digits", "lc_monetary"} {
 		s[i] = c.host.Settings().Text(name)
 	}
@@ -223,7 +223,7 @@ func (c *Conn) styles() (s [6]string) {
 }
 
 // sameStyle reports whether texts that were read are still what they would be.
-func (k *cursor) sameStyle(c *Conn) bool {
+func (k *cursor) sameStyle(c *runner) bool {
 	for i := range k.desc.fields {
 		if wire.FormatAt(k.e.results, i) == 0 && !unstyled[k.desc.fields[i].TypeOID] {
 			return k.styles == c.styles()

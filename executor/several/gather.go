@@ -18,7 +18,7 @@ import (
 // them. All is fetched before the first row of the answer is given, so that
 // parts are free then.
 type gather struct {
-	c       *Conn
+	c       *runner
 	e       *execution
 	in      inputs
 	max     gatherLimits
@@ -35,7 +35,7 @@ type gather struct {
 	snap    *shardmap.Snapshot
 }
 
-func (c *Conn) startGather(ctx context.Context, e *execution) (job, error) {
+func (c *runner) startGather(ctx context.Context, e *execution) (job, error) {
 	g := &gather{c: c, e: e, in: e.inputs(), max: c.shared.defaults.limits(c.host.Settings())}
 	if err := g.open(ctx); err != nil {
 		g.stop()

@@ -12,7 +12,7 @@ const oidTimestamptz = 1184
 
 // clocked returns the execution with one more parameter: the time at which the
 // transaction began (Plan.Clock).
-func (c *Conn) clocked(ctx context.Context, e *execution) (*execution, error) {
+func (c *transaction) clocked(ctx context.Context, e *execution) (*execution, error) {
 	now, err := c.clock(ctx)
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func (h *Held) guess(fields []wire.Field) []int16 {
 
 // guess is what a FETCH will ask for, or what can be converted: binary of types that the session's settings print in a way that does
 // not give the value back.
-func (c *Conn) guess(fields []wire.Field) []int16 {
+func (c *runner) guess(fields []wire.Field) []int16 {
 	formats := c.host.Held().guess(fields)
 	if c.unfaithful() == (unfaithful{}) {
 		return formats
@@ -56,7 +56,7 @@ func (c *Conn) guess(fields []wire.Field) []int16 {
 
 // otherFormats are the formats that are asked for, nil if a cursor's rows have them. Texts that the session's settings may have printed so
 // that they do not give their values back are not made binary: 0A000.
-func (c *Conn) otherFormats(k *cursor, want []int16) (other []int16, err error) {
+func (c *runner) otherFormats(k *cursor, want []int16) (other []int16, err error) {
 	var read []wire.Field
 	for i, f := range k.desc.fields {
 		is, as := wire.FormatAt(k.e.results, i), wire.FormatAt(want, i)
@@ -95,7 +95,7 @@ func (h *Held) CloseAll() {
 }
 
 // adoptedCursor refuses the name of a cursor that the transaction has declared on a shard before it came to several.
-func (c *Conn) adoptedCursor(name string) error {
+func (c *runner) adoptedCursor(name string) error {
 	for _, p := range c.parts {
 		if !p.adopted || !p.begun || !c.can(p.shard).Catalogue {
 			continue
@@ -112,14 +112,14 @@ func (c *Conn) adoptedCursor(name string) error {
 }
 
 // fileAllowance is what the session's settings allow of rows in a file.
-func (c *Conn) fileAllowance() *allowance {
+func (c *runner) fileAllowance() *allowance {
 	l := c.shared.defaults.limits(c.host.Settings())
 	return &allowance{rows: l.rows, bytes: l.bytes}
 }
 
 // hold reads the transaction's WITH HOLD cursors to their ends: they are the session's when it has committed. After an
 // error, and if it does not commit, drop has to be called with them.
-func (c *Conn) hold(ctx context.Context) (held map[string]*cursor, err error) {
+func (c *runner) hold(ctx context.Context) (held map[string]*cursor, err error) {
 	var timer *time.Timer
 	for _, name := range slices.Sorted(c.cursors.Names()) {
 		k, _ := c.cursors.Find(name)
@@ -156,7 +156,7 @@ func (c *Conn) hold(ctx context.Context) (held map[string]*cursor, err error) {
 }
 
 // keep gives cursors to the session.
-func (c *Conn) keep(held map[string]*cursor) {
+func (c *runner) keep(held map[string]*cursor) {
 	if len(held) == 0 {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // startInsert splits the rows of an INSERT by their shard keys.
-func (c *Conn) startInsert(ctx context.Context, e *execution) (job, error) {
+func (c *runner) startInsert(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Insert
 	i := &inserting{c: c, e: e, p: p, left: c.allowance(), byShard: map[string][]int{}}
 	i.base = e.parameters()
@@ -34,7 +34,7 @@ func (c *Conn) startInsert(ctx context.Context, e *execution) (job, error) {
 
 // inserting is an INSERT on several shards.
 type inserting struct {
-	c      *Conn
+	c      *runner
 	e      *execution
 	p      *planner.InsertPlan
 	left   *allowance
@@ -228,7 +228,7 @@ func (i *inserting) selected(ctx context.Context) error {
 }
 
 // make adds the values that the router makes for each row.
-func (c *Conn) make(rows [][][]byte, made []planner.FillValue) error {
+func (c *runner) make(rows [][][]byte, made []planner.FillValue) error {
 	list := make([]planner.FillValue, 0, len(rows)*len(made))
 	for range rows {
 		list = append(list, made...)
@@ -248,7 +248,7 @@ func (c *Conn) make(rows [][][]byte, made []planner.FillValue) error {
 
 // storedKeys returns the shard keys of rows as the table will hold them. Values of
 // other types are cast by a shard.
-func (c *Conn) storedKeys(ctx context.Context, rows [][][]byte, at []int, p *planner.InsertPlan, column func(int) (name, typ string)) ([]keyspace.Key, error) {
+func (c *runner) storedKeys(ctx context.Context, rows [][][]byte, at []int, p *planner.InsertPlan, column func(int) (name, typ string)) ([]keyspace.Key, error) {
 	keys := make([]keyspace.Key, len(rows))
 	for r := range keys {
 		keys[r] = make(keyspace.Key, len(at))
@@ -292,7 +292,7 @@ func sameText(typ string, key keyspace.Type) bool {
 }
 
 // cast has a shard cast values, in text, from one type to another.
-func (c *Conn) cast(ctx context.Context, values [][]byte, from string, to keyspace.Type) ([][]byte, error) {
+func (c *runner) cast(ctx context.Context, values [][]byte, from string, to keyspace.Type) ([][]byte, error) {
 	if len(values) == 0 {
 		return values, nil
 	}

@@ -20,7 +20,7 @@ type Owner interface {
 }
 
 // lentPart makes a part of an owner's conversation.
-func (c *Conn) lentPart(conn *executor.Conn) *part {
+func (c *transaction) lentPart(conn *executor.Conn) *part {
 	p := &part{shard: conn.Shard(), conn: conn, begun: true, lent: true, since: c.opt.Since, base: conn.Settings()}
 	p.pipe.Conn, p.pipe.Inner = conn, true
 	for range c.saves.Len() {
@@ -34,7 +34,7 @@ func (c *Conn) lentPart(conn *executor.Conn) *part {
 }
 
 // borrowLent is part for a shard on which the owner is asked for its conversation.
-func (c *Conn) borrowLent(ctx context.Context, shard string, write bool) (*part, error) {
+func (c *transaction) borrowLent(ctx context.Context, shard string, write bool) (*part, error) {
 	conn, err := c.opt.Owner.Conn(ctx, shard)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
@@ -56,7 +56,7 @@ func (c *Conn) borrowLent(ctx context.Context, shard string, write bool) (*part,
 
 // canWriteLent is asked before rows are written on a second shard of an owner's transaction: all of its shards have to
 // be able to prepare it, with the definitions that it has made.
-func (c *Conn) canWriteLent(ctx context.Context) error {
+func (c *transaction) canWriteLent(ctx context.Context) error {
 	var all []txn.Participant
 	for _, s := range c.host.Snapshot().Shards() {
 		if !s.Can().PreparesDefinitions {
@@ -73,7 +73,7 @@ func (c *Conn) canWriteLent(ctx context.Context) error {
 
 // Lend makes the transaction owner's: it ends it from now on, on the conversations that are returned, in the order in
 // which it began on them. Those on which nothing is open are given back.
-func (c *Conn) Lend(owner Owner) (lent []*executor.Conn, err error) {
+func (c *transaction) Lend(owner Owner) (lent []*executor.Conn, err error) {
 	if err := c.Idle(); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (c *Conn) Lend(owner Owner) (lent []*executor.Conn, err error) {
 
 // Idle is an error while a part answers something, so that its conversation cannot be used by others. What settings the parts
 // have is noted by then: a schema change may give them others.
-func (c *Conn) Idle() error {
+func (c *transaction) Idle() error {
 	for _, p := range c.parts {
 		c.known(p)
 		if p.busy != nil {

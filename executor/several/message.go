@@ -129,12 +129,12 @@ func (c *Conn) fail(err error) {
 	switch {
 	case !c.block:
 		// Nothing of the unit is left; what follows up to Sync is skipped.
-		c.endParts("ROLLBACK")
+		c.rollBack()
 	case c.saves.Len() == 0 && c.opt.Owner == nil:
 		// Nothing can bring it back: others need not wait for its locks until the client says ROLLBACK.
 		c.lost = true
 		c.closePortals()
-		c.endParts("ROLLBACK")
+		c.rollBack()
 	}
 }
 
@@ -149,56 +149,18 @@ func (c *Conn) status() byte {
 	return 'T'
 }
 
+// told passes on what shards said beside their answers.
+func (c *Conn) told() { c.out = c.aside.take(c.out) }
+
 func (c *Conn) ready() {
-	c.cut = nil
+	c.aside.cut = nil
 	c.out = wire.AppendReadyForQuery(c.out, c.status())
-}
-
-// nameTooLong is the code with which PostgreSQL says that it cuts a name short.
-const nameTooLong = "42622"
-
-// notice passes a shard's notice on.
-func (c *Conn) notice(frame []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(frame) > wire.Header && frame[0] == wire.NoticeResponse && wire.ParseReport(frame[wire.Header:]).Code == nameTooLong {
-		if c.cut[string(frame)] {
-			return // the notice is about the text, which several shards read
-		}
-		if c.cut == nil {
-			c.cut = map[string]bool{}
-		}
-		c.cut[string(frame)] = true
-	}
-	if len(c.notices)+len(frame) <= noticesMax {
-		c.notices = append(c.notices, frame...)
-	}
-}
-
-// noticesMax bounds the notices that wait to be passed on, bytes.
-const noticesMax = 1 << 20
-
-// told passes on what shards noticed.
-func (c *Conn) told() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.out = append(c.out, c.notices...)
-	c.notices = c.notices[:0]
-}
-
-// parameter passes a changed parameter on, if the statement was one that changes
-// the session's settings.
-func (c *Conn) parameter(_ *part, name, value string) {
-	if !c.setting {
-		return
-	}
-	c.notice(wire.AppendParameterStatus(nil, name, value))
 }
 
 var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
 
 // plan analyses a text.
-func (c *Conn) plan(text string) (*planner.Statement, error) {
+func (c *runner) plan(text string) (*planner.Statement, error) {
 	return c.ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.opt.Owner != nil)
 }
 
@@ -219,18 +181,8 @@ func (c *Conn) parse(body []byte) error {
 	return nil
 }
 
-// Planning implements [executor.Waiter]: what stops the conversation ends the wait for a plan.
-func (c *Conn) Planning() (ctx context.Context, done func()) {
-	t := c.timer(c.host.Timeout(), "statement timeout")
-	return c.ctx, func() {
-		if t != nil {
-			t.Stop()
-		}
-	}
-}
-
 // analyse describes a statement, which it plans if nobody has.
-func (c *Conn) analyse(s *prepared) (err error) {
+func (c *runner) analyse(s *prepared) (err error) {
 	if s.st == nil {
 		if s.st, err = c.plan(s.text); err != nil {
 			return err
@@ -288,7 +240,7 @@ func (c *Conn) bind(body []byte) error {
 }
 
 // free refuses the name of a portal or cursor that there is.
-func (c *Conn) free(name []byte) error {
+func (c *runner) free(name []byte) error {
 	if _, has := c.cursors.Named(name); has {
 		return pgbackend.Exists(string(name))
 	}
@@ -334,7 +286,7 @@ func (c *Conn) closeMessage(body []byte) error {
 }
 
 // closePortals is for the end of a transaction.
-func (c *Conn) closePortals() {
+func (c *runner) closePortals() {
 	c.portals.Ended(nil)
 	c.cursors.Ended(nil)
 }
@@ -403,7 +355,7 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 }
 
 // beginPortal begins to run what is bound.
-func (c *Conn) beginPortal(p *portal) error {
+func (c *runner) beginPortal(p *portal) error {
 	c.mayRead(p.e.st, p.e.portion)
 	if err := c.consistent(c.ctx, &p.e); err != nil {
 		return err
@@ -411,19 +363,6 @@ func (c *Conn) beginPortal(p *portal) error {
 	j, err := c.begins(c.ctx, &p.e)
 	p.job = j
 	return err
-}
-
-// timer stops what runs after a while, 0: never.
-func (c *Conn) timer(d time.Duration, what string) *time.Timer {
-	if d <= 0 {
-		return nil
-	}
-	return time.AfterFunc(d, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopMax)
-		defer cancel()
-		// A shard that the word does not reach is the watch's business.
-		_ = c.interrupt(ctx, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to %s", what))
-	})
 }
 
 func (a *active) stopTimer() {
@@ -502,7 +441,7 @@ func (c *Conn) stepActive() {
 // quiet leaves no part busy when a statement has ended or is suspended: portions
 // that were asked for are taken, what is left of an answer that ended early is
 // dropped.
-func (c *Conn) quiet() error {
+func (c *transaction) quiet() error {
 	for _, p := range c.parts {
 		s := p.busy
 		switch {

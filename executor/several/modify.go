@@ -15,7 +15,7 @@ import (
 )
 
 // startModify runs a statement that changes rows on each shard of its target.
-func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
+func (c *runner) startModify(ctx context.Context, e *execution) (job, error) {
 	m := &modifying{c: c, e: e, m: e.st.Plan.Modify, left: c.allowance()}
 	m.base = e.parameters()
 	if m.m.Move != nil {
@@ -77,7 +77,7 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 // apart refuses a statement whose parts, which are run one after the other, are tied
 // by foreign keys: PostgreSQL checks those at the end of the whole statement. Where
 // what is referred to is inserted first, or what refers deleted first, it is the same.
-func (c *Conn) apart(ctx context.Context, changes []planner.Change) error {
+func (c *runner) apart(ctx context.Context, changes []planner.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (c *Conn) apart(ctx context.Context, changes []planner.Change) error {
 // modifying is an UPDATE, DELETE or MERGE on several shards, or a write to a
 // table that they have in common.
 type modifying struct {
-	c    *Conn
+	c    *runner
 	e    *execution
 	m    *planner.ModifyPlan
 	left *allowance
@@ -385,7 +385,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 
 // unlockCopies tells the guards of a shard's reference tables that the router
 // writes to every shard that has them.
-func (c *Conn) unlockCopies(p *part, snap *shardmap.Snapshot) error {
+func (c *runner) unlockCopies(p *part, snap *shardmap.Snapshot) error {
 	_, err := c.exec(p, "SET LOCAL "+engine.EpochSetting+" = '"+strconv.FormatUint(snap.CopiesEpoch(), 10)+"'")
 	return err
 }

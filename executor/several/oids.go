@@ -12,7 +12,7 @@ const oidUnknown = 705
 
 // number gets a request ready for a part, whose OIDs of types may be others than those
 // that clients know; see executor/oids.go.
-func (c *Conn) number(p *part, q *request) error {
+func (c *transaction) number(p *part, q *request) error {
 	if err := numbered(p.conn, q); err != nil {
 		return c.failure(p, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -51,7 +50,7 @@ type part struct {
 func (p *part) open() bool { return p.begun || p.conn.Status() != 'I' }
 
 // find returns the part of a shard, nil if it has none.
-func (c *Conn) find(shard string) *part {
+func (c *transaction) find(shard string) *part {
 	for _, p := range c.parts {
 		if p.shard == shard {
 			return p
@@ -73,7 +72,7 @@ func TakesPart(tx, with *executor.Conn) bool {
 // what will run there may write: the part then takes part in the commit. The
 // transaction begins on it with the first text (send). Errors: those of
 // Executor.Acquire; 57014 if the statement was cancelled.
-func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error) {
+func (c *transaction) part(ctx context.Context, shard string, write bool) (*part, error) {
 	if shard == "" {
 		if len(c.parts) > 0 {
 			shard = c.parts[0].shard
@@ -125,7 +124,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 }
 
 // takePart makes a part of a borrowed conversation. Where the session keeps one with that shard, that is the part.
-func (c *Conn) takePart(ctx context.Context, conn *executor.Conn, write bool) (*part, error) {
+func (c *transaction) takePart(ctx context.Context, conn *executor.Conn, write bool) (*part, error) {
 	if kept := c.host.Kept(conn.Shard()); kept != nil && kept != conn && !conn.OnReplica() {
 		c.giveBack(conn)
 		if err := kept.Apply(c.base()); err != nil {
@@ -148,9 +147,9 @@ func (c *Conn) takePart(ctx context.Context, conn *executor.Conn, write bool) (*
 	return p, nil
 }
 
-// Keep returns the shard's part of a conversation, which the session is about to keep when the transaction has ended; nil if
+// Keep returns the shard's part, whose conversation the session is about to keep when the transaction has ended; nil if
 // the transaction is another owner's.
-func Keep(c *Conn, shard string) (*executor.Conn, error) {
+func (c *transaction) Keep(shard string) (*executor.Conn, error) {
 	if c.opt.Owner != nil {
 		return nil, nil
 	}
@@ -162,7 +161,7 @@ func Keep(c *Conn, shard string) (*executor.Conn, error) {
 	return p.conn, nil
 }
 
-func (c *Conn) mayWrite(p *part, write bool) {
+func (c *transaction) mayWrite(p *part, write bool) {
 	if write && !p.wrote {
 		p.wrote = true
 		c.host.Wrote(p.conn)
@@ -174,7 +173,7 @@ func (c *Conn) mayWrite(p *part, write bool) {
 
 // shardsOf returns the shards of a target that is about to be read or changed, and counts it for the load
 // of the ranges that it touches.
-func (c *Conn) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args *planner.Args) ([]string, error) {
+func (c *transaction) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args *planner.Args) ([]string, error) {
 	units := c.units[:0]
 	shards, err := t.Touch(snap, args, &units)
 	if err == nil {
@@ -186,7 +185,7 @@ func (c *Conn) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args *planne
 // partsOf returns the parts of several shards, in their order. Conversations are
 // waited for in the same order by everybody, so that two statements do not wait for
 // each other's (see borrowAll). The session's bound of shards holds here.
-func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
+func (c *transaction) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
 	if err := c.bounds.touches(shards...); err != nil {
 		return nil, err
 	}
@@ -238,9 +237,9 @@ func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*par
 
 // fresh borrows conversations with several shards, in their order: with replicas where
 // these may be read, else by borrowAll.
-func (c *Conn) fresh(ctx context.Context, shards []string, have []*executor.Conn) ([]*executor.Conn, error) {
+func (c *transaction) fresh(ctx context.Context, shards []string, have []*executor.Conn) ([]*executor.Conn, error) {
 	if !c.replicas {
-		return c.borrowAll(ctx, shards, have)
+		return c.borrowAll(ctx, shards, c.base(), have)
 	}
 	readers := make([]*executor.Conn, len(shards))
 	fail := func(err error) ([]*executor.Conn, error) {
@@ -271,7 +270,7 @@ func (c *Conn) fresh(ctx context.Context, shards []string, have []*executor.Conn
 			rest = append(rest, s)
 		}
 	}
-	others, err := c.borrowAll(ctx, rest, have)
+	others, err := c.borrowAll(ctx, rest, c.base(), have)
 	if err != nil {
 		have = nil
 		return fail(err)
@@ -284,87 +283,9 @@ func (c *Conn) fresh(ctx context.Context, shards []string, have []*executor.Conn
 	return readers, nil
 }
 
-// openAtOnce bounds the conversations that are opened at the same time.
-const openAtOnce = 8
-
-// borrowAll borrows conversations with several shards at the same time, where they
-// are idle or can be opened. Where all are in use it waits for the first such
-// shard's, and holds meanwhile only those of shards before it: so nobody waits for
-// somebody who waits for him. have are conversations that are there already.
-func (c *Conn) borrowAll(ctx context.Context, shards []string, have []*executor.Conn) ([]*executor.Conn, error) {
-	conns, errs, base := make([]*executor.Conn, len(shards)), make([]error, len(shards)), c.base()
-	for _, conn := range have {
-		if i := slices.Index(shards, conn.Shard()); i >= 0 {
-			conns[i] = conn
-		} else {
-			c.giveBack(conn)
-		}
-	}
-	fail := func(err error) ([]*executor.Conn, error) {
-		for _, conn := range conns {
-			if conn != nil {
-				c.giveBack(conn)
-			}
-		}
-		return nil, err
-	}
-	for {
-		var missing []int
-		for i, s := range shards {
-			if conns[i] != nil {
-				continue
-			}
-			conn, err := c.atHand(s, base)
-			switch {
-			case err != nil:
-			case conn == nil:
-				missing = append(missing, i)
-			default:
-				conns[i], err = c.borrowed(conn)
-			}
-			if err != nil {
-				return fail(err)
-			}
-		}
-		var all sync.WaitGroup
-		slots := make(chan struct{}, openAtOnce)
-		for _, i := range missing {
-			slots <- struct{}{}
-			all.Go(func() {
-				conns[i], errs[i] = c.borrowWith(executor.WithoutQueue(ctx), shards[i], base)
-				<-slots
-			})
-		}
-		all.Wait()
-		full := -1
-		for _, i := range missing {
-			switch {
-			case errs[i] == nil:
-			case !errors.Is(errs[i], executor.ErrFull):
-				return fail(errs[i])
-			case full < 0:
-				full = i
-			}
-		}
-		if full < 0 {
-			return conns, nil
-		}
-		for i := full + 1; i < len(conns); i++ {
-			if conns[i] != nil {
-				c.giveBack(conns[i])
-				conns[i] = nil
-			}
-		}
-		var err error
-		if conns[full], err = c.borrowWith(ctx, shards[full], base); err != nil {
-			return fail(err)
-		}
-	}
-}
-
 // loose takes away the parts on which nothing is open: descriptions ran there.
 // Who holds them must not wait for others.
-func (c *Conn) loose() (conns []*executor.Conn) {
+func (c *transaction) loose() (conns []*executor.Conn) {
 	c.parts = slices.DeleteFunc(c.parts, func(p *part) bool {
 		if p.begun || p.adopted || p.lent || p.busy != nil || p.stale || p.wrote || p.conn.Broken() || p.conn.Status() != 'I' {
 			return false
@@ -376,91 +297,23 @@ func (c *Conn) loose() (conns []*executor.Conn) {
 }
 
 // base are the settings of the transaction's beginning.
-func (c *Conn) base() *executor.Settings {
+func (c *transaction) base() *executor.Settings {
 	if c.opt.Block {
 		return c.opt.Base
 	}
 	return c.host.Settings()
 }
 
-// atHand is what a part can have without waiting: the conversation that the session keeps, or an idle one. nil: there is none.
-func (c *Conn) atHand(shard string, base *executor.Settings) (*executor.Conn, error) {
-	if kept := c.host.Kept(shard); kept != nil && !c.Holds(kept) {
-		return kept, kept.Apply(base)
-	}
-	return idle(c, shard, base), nil
-}
-
-// idle borrows a conversation that is idle: the one that has the session's values of
-// sequences, or one that was used a moment ago. nil: there is none.
-func idle(c *Conn, shard string, base *executor.Settings) *executor.Conn {
-	if conn := c.ex.Recount(c.host.Counter(), shard, base); conn != nil {
-		return conn
-	}
-	return c.ex.TryAcquire(shard, base)
-}
-
 // borrow acquires a conversation with a shard that is cancelled with all others.
 // It has the settings of the transaction's beginning. giveBack has to follow,
 // unless it becomes a part's.
-func (c *Conn) borrow(ctx context.Context, shard string) (*executor.Conn, error) {
+func (c *transaction) borrow(ctx context.Context, shard string) (*executor.Conn, error) {
 	return c.borrowWith(ctx, shard, c.base())
-}
-
-func (c *Conn) borrowWith(ctx context.Context, shard string, base *executor.Settings) (*executor.Conn, error) {
-	conn := idle(c, shard, base)
-	if conn == nil {
-		var err error
-		if conn, err = c.ex.Acquire(ctx, shard, base); err != nil {
-			if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
-				return nil, cause
-			}
-			return nil, err
-		}
-	}
-	return c.borrowed(conn)
-}
-
-// borrowed notes a conversation that was acquired.
-func (c *Conn) borrowed(conn *executor.Conn) (*executor.Conn, error) {
-	if err := conn.Belongs(c.host.Settings()); err != nil {
-		conn.Release()
-		return nil, err
-	}
-	conn.HeldBy(c.host.Holder())
-	conn.Group(c.group)
-	c.mu.Lock()
-	c.live[conn] = struct{}{}
-	deadline, over := c.deadline, c.ctx.Err() != nil
-	c.mu.Unlock()
-	if !deadline.IsZero() && conn.SetDeadline(deadline) != nil {
-		conn.Break()
-	}
-	if over {
-		c.giveBack(conn)
-		return nil, context.Cause(c.ctx)
-	}
-	return conn, nil
-}
-
-// giveBack ends the use of a borrowed conversation.
-func (c *Conn) giveBack(conn *executor.Conn) {
-	c.forget(conn) // waits for a cancel that is under way
-	c.mu.Lock()
-	deadline := c.deadline
-	c.mu.Unlock()
-	if !deadline.IsZero() && conn.SetDeadline(time.Time{}) != nil {
-		conn.Break()
-	}
-	if c.soils {
-		conn.Soil()
-	}
-	conn.Release()
 }
 
 // begin opens the transaction on the part, unless that can go with the text that
 // follows; then it returns true.
-func (c *Conn) begin(p *part) (batched bool, err error) {
+func (c *transaction) begin(p *part) (batched bool, err error) {
 	if p.begun {
 		return false, nil
 	}
@@ -512,7 +365,7 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 
 // maps are the maps by which a part leaves out rows that it does not own: snap,
 // and, if its transaction sees rows as they were when it began, that of then.
-func (c *Conn) maps(p *part, snap *shardmap.Snapshot) []*shardmap.Snapshot {
+func (c *transaction) maps(p *part, snap *shardmap.Snapshot) []*shardmap.Snapshot {
 	if p.since == nil || p.since == snap || !c.lasting(p) {
 		return []*shardmap.Snapshot{snap}
 	}
@@ -520,7 +373,7 @@ func (c *Conn) maps(p *part, snap *shardmap.Snapshot) []*shardmap.Snapshot {
 }
 
 // lasting reports whether all statements on a part have one snapshot of its rows.
-func (c *Conn) lasting(p *part) bool {
+func (c *transaction) lasting(p *part) bool {
 	if p.begin != "" || c.proven[p.shard] {
 		return true
 	}
@@ -548,7 +401,7 @@ func plain(begin string) bool {
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // known notes the settings of a part on which a SET ran.
-func (c *Conn) known(p *part) {
+func (c *transaction) known(p *part) {
 	if p.stale {
 		p.stale = false
 		p.conn.SetSettings(c.host.Settings())
@@ -557,7 +410,7 @@ func (c *Conn) known(p *part) {
 
 // settle gives a part that is in the transaction the session's settings, until
 // the transaction ends.
-func (c *Conn) settle(p *part) error {
+func (c *transaction) settle(p *part) error {
 	c.known(p)
 	want := c.host.Settings()
 	if p.conn.Settings().Equal(want) {
@@ -573,7 +426,7 @@ func (c *Conn) settle(p *part) error {
 }
 
 // exec runs a message of the router's own on a part and decodes its result.
-func (c *Conn) exec(p *part, sql string) (*engine.Result, error) {
+func (c *transaction) exec(p *part, sql string) (*engine.Result, error) {
 	if p.busy != nil {
 		return nil, c.busy(p)
 	}
@@ -594,13 +447,13 @@ func (c *Conn) exec(p *part, sql string) (*engine.Result, error) {
 	return res, nil
 }
 
-func (c *Conn) busy(p *part) error {
+func (c *transaction) busy(p *part) error {
 	return sqlstate.New(sqlstate.InternalError, "the conversation with shard %s still answers another statement", p.shard).OnShard(p.shard)
 }
 
 // failure is the error of a statement that failed on a part. A part that is lost
 // takes the transaction with it: nothing of it is committed.
-func (c *Conn) failure(p *part, err error) error {
+func (c *transaction) failure(p *part, err error) error {
 	c.culprit = p.shard
 	var se *sqlstate.Error
 	if errors.As(err, &se) && engine.Lost(err) == nil && se.Severity != "FATAL" && se.Severity != "PANIC" {
@@ -639,7 +492,7 @@ func (c *Conn) failure(p *part, err error) error {
 
 // stopAll stops what is still running on parts, so that the transaction can be
 // ended on them.
-func (c *Conn) stopAll() {
+func (c *transaction) stopAll() {
 	var busy []*part
 	for _, p := range c.parts {
 		if p.busy != nil {
@@ -669,10 +522,4 @@ func (c *Conn) stopAll() {
 			p.conn.Break()
 		}
 	}
-}
-
-func (c *Conn) deadlineNow() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.deadline
 }

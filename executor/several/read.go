@@ -112,7 +112,7 @@ const heldBytesMax = 256 << 20
 type allowance struct{ rows, bytes int64 }
 
 // allowance is what the session's settings allow.
-func (c *Conn) allowance() *allowance {
+func (c *runner) allowance() *allowance {
 	l := c.shared.defaults.limits(c.host.Settings())
 	a := &allowance{rows: l.rows, bytes: l.bytes}
 	if _, set := c.host.Settings().Get(GatherBytesSetting); !set {
@@ -132,7 +132,7 @@ func (a *allowance) take(bytes int) error {
 
 // collect runs a read that is a part of execution e, in the same transaction, and
 // returns its rows.
-func (c *Conn) collect(ctx context.Context, e *execution, st *planner.Statement, left *allowance) (*rowset, error) {
+func (c *runner) collect(ctx context.Context, e *execution, st *planner.Statement, left *allowance) (*rowset, error) {
 	set, j, err := c.read(ctx, e, st)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (c *Conn) collect(ctx context.Context, e *execution, st *planner.Statement,
 
 // read begins a read that is a part of execution e, in the same transaction. The rowset
 // has its columns, and no rows yet.
-func (c *Conn) read(ctx context.Context, e *execution, st *planner.Statement) (*rowset, job, error) {
+func (c *runner) read(ctx context.Context, e *execution, st *planner.Statement) (*rowset, job, error) {
 	n := min(st.Params, len(e.args.Values))
 	args := &planner.Args{Values: e.args.Values[:n], Formats: e.args.Formats, OIDs: e.args.OIDs}
 	if len(args.Formats) > n && len(args.Formats) > 1 {
@@ -177,7 +177,7 @@ func (c *Conn) read(ctx context.Context, e *execution, st *planner.Statement) (*
 
 // each gives the rows of a read, one DataRow's body after the other, which is good
 // during the call. It stops the read at the first error.
-func (c *Conn) each(j job, row func(body []byte) error) error {
+func (c *runner) each(j job, row func(body []byte) error) error {
 	var buf []byte
 	for {
 		frames, done, _, err := j.step(buf[:0], 0)
@@ -217,7 +217,7 @@ func (s *rowset) add(body []byte, left *allowance) error {
 }
 
 // typesOf returns the names of a read's column types.
-func (c *Conn) typesOf(ctx context.Context, st *planner.Statement, set *rowset) ([]string, error) {
+func (c *runner) typesOf(ctx context.Context, st *planner.Statement, set *rowset) ([]string, error) {
 	p, err := c.part(ctx, c.describerOf(st), false)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (c *Conn) typesOf(ctx context.Context, st *planner.Statement, set *rowset) 
 }
 
 // typeNames asks a part for the names of types.
-func (c *Conn) typeNames(p *part, fields []wire.Field) ([]string, error) {
+func (c *runner) typeNames(p *part, fields []wire.Field) ([]string, error) {
 	types := make([]string, len(fields))
 	own := make([]uint32, len(fields))
 	for i, f := range fields {

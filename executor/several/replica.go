@@ -15,10 +15,10 @@ import (
 // gives the replicas' conversations back first.
 
 // OnReplicas reports whether a statement since the last one that could not has read on a replica.
-func (c *Conn) OnReplicas() bool { return c.onReplicas }
+func (c *transaction) OnReplicas() bool { return c.onReplicas }
 
 // mayRead says whether a statement of the client's may read on replicas.
-func (c *Conn) mayRead(st *planner.Statement, portion int32) {
+func (c *transaction) mayRead(st *planner.Statement, portion int32) {
 	c.replicas = !c.block && portion == 0 && st.Kind == planner.Several && st.Plan != nil && (st.Plan.Op == planner.Scatter || st.Plan.Op == planner.Gather) &&
 		st.Stable && !st.Numbers && st.Explained == nil && !txn.Atomic(c.host.Settings()) &&
 		!slices.ContainsFunc(c.parts, func(p *part) bool { return p.open() && !p.conn.OnReplica() })
@@ -41,7 +41,7 @@ func (c *Conn) mayRead(st *planner.Statement, portion int32) {
 }
 
 // reader borrows a conversation with a replica of a shard, nil if the primary is to be read.
-func (c *Conn) reader(ctx context.Context, shard string) (*executor.Conn, error) {
+func (c *transaction) reader(ctx context.Context, shard string) (*executor.Conn, error) {
 	if !c.replicas {
 		return nil, nil
 	}

@@ -12,7 +12,7 @@ import (
 
 // startScatter runs the plan's text on each shard of the target. What comes back
 // is put one after the other, or merged in the order of the plan (see merge).
-func (c *Conn) startScatter(ctx context.Context, e *execution) (job, error) {
+func (c *runner) startScatter(ctx context.Context, e *execution) (job, error) {
 	plan, snap := e.st.Plan, c.host.Snapshot()
 	shards, err := c.shardsOf(&plan.Target, snap, e.args)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *Conn) startScatter(ctx context.Context, e *execution) (job, error) {
 
 // startSorted is the way of a scatter whose order the router cannot compare: the
 // shards' rows are gathered, and sorted by PostgreSQL.
-func (c *Conn) startSorted(ctx context.Context, e *execution, columns int) (job, error) {
+func (c *runner) startSorted(ctx context.Context, e *execution, columns int) (job, error) {
 	st := *e.st
 	st.Plan = e.st.Plan.Sorted(columns)
 	sorted := *e

@@ -20,7 +20,7 @@ import (
 // parts, and its own transaction is rolled back. It implements executor.Sink and
 // executor.Watch.
 type scratch struct {
-	c    *Conn
+	c    *runner
 	conn *executor.Conn
 	pipe executor.Pipeline
 	// begun: a transaction is open on it, so that it can hold temporary tables.
@@ -39,7 +39,7 @@ type scratch struct {
 }
 
 // newScratch borrows a conversation with a shard.
-func (c *Conn) newScratch(ctx context.Context, shard string) (*scratch, error) {
+func (c *runner) newScratch(ctx context.Context, shard string) (*scratch, error) {
 	if c.opt.Owner != nil {
 		return nil, sqlstate.Refuse("a statement that needs a temporary table of rows of several shards is not supported after a schema change in the same transaction", "commit the schema change first, or use a statement that each shard can run for itself")
 	}
@@ -61,26 +61,6 @@ func (c *Conn) newScratch(ctx context.Context, shard string) (*scratch, error) {
 	return s, nil
 }
 
-// dial opens a conversation outside of the shard's pool.
-func (c *Conn) dial(ctx context.Context, name string) (*executor.Conn, error) {
-	conn, err := c.ex.DialFor(ctx, name, c.host.Settings())
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	c.live[conn] = struct{}{}
-	deadline := c.deadline
-	c.mu.Unlock()
-	if !deadline.IsZero() && conn.SetDeadline(deadline) != nil {
-		conn.Break()
-	}
-	if err := conn.Apply(c.host.Settings()); err != nil {
-		c.giveBack(conn)
-		return nil, err
-	}
-	return conn, nil
-}
-
 // local are the statements that give it the session's settings, if those have
 // changed since the transaction began.
 func (s *scratch) local() []string { return s.conn.LocalChanges(s.c.host.Settings()) }
@@ -100,7 +80,7 @@ func (s *scratch) begin() error {
 }
 
 // can is what a shard can do.
-func (c *Conn) can(shard string) capability.Set {
+func (c *transaction) can(shard string) capability.Set {
 	sh, ok := c.host.Snapshot().Shard(shard)
 	if !ok {
 		return capability.Of("")
@@ -315,7 +295,7 @@ func (s *scratch) Frames(b []byte) error {
 			s.bytes += int64(n)
 		case wire.NoticeResponse:
 			if !s.begun {
-				s.c.notice(b[:n])
+				s.c.aside.notice(b[:n])
 			}
 		}
 		b = b[n:]

@@ -64,7 +64,7 @@ type timed struct {
 }
 
 // timed looks how a statement of one shard depends on the time.
-func (s *Shared) timed(c *Conn, st *planner.Statement) *timed {
+func (s *Shared) timed(c *transaction, st *planner.Statement) *timed {
 	s.mu.Lock()
 	t := s.times[st]
 	s.mu.Unlock()

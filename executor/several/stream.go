@@ -52,7 +52,7 @@ func (e *execution) request(text string) request {
 // stream is the answer of a part to a request, as it comes. It implements
 // executor.Sink.
 type stream struct {
-	c *Conn
+	c *transaction
 	p *part
 	// columns is the body of the RowDescription; nil until it came, or if there is none.
 	columns []byte
@@ -95,7 +95,7 @@ func (s *stream) Frames(b []byte) error {
 		case wire.PortalSuspended:
 			s.suspend = true
 		case wire.NoticeResponse:
-			s.c.notice(b[:n])
+			s.c.aside.notice(b[:n])
 		}
 		b = b[n:]
 	}
@@ -104,7 +104,7 @@ func (s *stream) Frames(b []byte) error {
 }
 
 // Parameter passes a changed parameter on (executor.Sink).
-func (s *stream) Parameter(name, value string) { s.c.parameter(s.p, name, value) }
+func (s *stream) Parameter(name, value string) { s.c.aside.parameter(name, value) }
 
 // Described keeps the columns (executor.Watch).
 func (s *stream) Described(columns []byte) *sqlstate.Error {
@@ -114,7 +114,7 @@ func (s *stream) Described(columns []byte) *sqlstate.Error {
 
 // send sends a text to a part, whose answer is read from the stream. Several
 // parts work at the same time if send is called for all before the first next.
-func (c *Conn) send(p *part, q request) (*stream, error) {
+func (c *transaction) send(p *part, q request) (*stream, error) {
 	if err := context.Cause(c.ctx); err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 // alone reports whether a text can run on a part without a transaction, which
 // saves the round trip of its end: at READ COMMITTED each statement has a snapshot
 // of its own in any case.
-func (c *Conn) alone(p *part, q request) bool {
+func (c *transaction) alone(p *part, q request) bool {
 	if c.block || p.begun || p.begin != "" || q.portion > 0 || len(p.conn.LocalChanges(c.host.Settings())) > 0 {
 		return false
 	}
@@ -181,7 +181,7 @@ func (c *Conn) alone(p *part, q request) bool {
 
 // prepareOn adds the Parse of a request to the part's pipeline, if it needs one,
 // and returns the statement's name.
-func (c *Conn) prepareOn(p *part, q request, owner any) string {
+func (c *transaction) prepareOn(p *part, q request, owner any) string {
 	if !q.named {
 		p.pipe.Unnamed(owner, q.text, q.oids, p.conn.Settings(), false)
 		return ""

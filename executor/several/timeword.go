@@ -15,7 +15,7 @@ import (
 // each shard would read it with the time of its own transaction.
 //
 // Errors: 0A000 for words inside of something else: beside a time of day, in arrays and ranges.
-func (c *Conn) timeWords(ctx context.Context, e *execution) error {
+func (c *runner) timeWords(ctx context.Context, e *execution) error {
 	if e.st.Kind != planner.Several && !c.block {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (c *Conn) timeWords(ctx context.Context, e *execution) error {
 const noTimes = "ESUNBGIVX"
 
 // readsNoTime asks the default shard, whose numbers clients see.
-func (c *Conn) readsNoTime(ctx context.Context, oid uint32) (bool, error) {
+func (c *runner) readsNoTime(ctx context.Context, oid uint32) (bool, error) {
 	p, err := c.part(ctx, c.host.Snapshot().State().DefaultShard, false)
 	if err != nil {
 		return false, err
@@ -73,7 +73,7 @@ func (c *Conn) readsNoTime(ctx context.Context, oid uint32) (bool, error) {
 }
 
 // wordValue is what a word means as a value of a type of times; nil if nothing.
-func (c *Conn) wordValue(ctx context.Context, oid uint32, word string) ([]byte, error) {
+func (c *runner) wordValue(ctx context.Context, oid uint32, word string) ([]byte, error) {
 	now, err := c.clock(ctx)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (c *Conn) wordValue(ctx context.Context, oid uint32, word string) ([]byte, 
 
 // evaluate gives the values of expressions in which $1 is the transaction's time, from the shard whose time it
 // is. In text times are in ISO form, whatever the settings are. It changes the list.
-func (c *Conn) evaluate(ctx context.Context, list []string, now string, binary bool) ([][]byte, error) {
+func (c *runner) evaluate(ctx context.Context, list []string, now string, binary bool) ([][]byte, error) {
 	part, err := c.part(ctx, c.clockOn, false)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -28,124 +27,22 @@ func (c *Conn) endUnit() error {
 	c.closePortals()
 	if c.failed || err != nil {
 		drop(held)
-		c.endParts("ROLLBACK")
+		c.rollBack()
 		return err
 	}
 	return c.commitHolding(held)
 }
 
-// commitHolding is commitAll, and what it makes of WITH HOLD cursors.
+// commitHolding is commit, and what it makes of WITH HOLD cursors.
 func (c *Conn) commitHolding(held map[string]*cursor) error {
-	if err := c.commitAll(); err != nil {
+	err := c.commit()
+	c.told()
+	if err != nil {
 		drop(held)
 		return err
 	}
 	c.keep(held)
 	return nil
-}
-
-// commitAll commits what the parts did. After an error nothing is left of it,
-// unless the error says otherwise (08007).
-func (c *Conn) commitAll() error {
-	defer func() { c.started = time.Time{} }()
-	c.calm() // from here on Transactions say what can be stopped
-	var writers []*part
-	for _, p := range c.parts {
-		if p.wrote && p.open() {
-			writers = append(writers, p)
-		}
-	}
-	if len(writers) > 0 {
-		if err := c.host.Holds(); err != nil {
-			c.endParts("ROLLBACK")
-			return err
-		}
-	}
-	var err error
-	switch len(writers) {
-	case 0:
-	case 1:
-		err = c.commitOne(writers[0])
-	default:
-		err = c.commitSeveral(c.ctx, writers)
-	}
-	if err != nil {
-		c.endParts("ROLLBACK")
-		return err
-	}
-	c.endParts("COMMIT") // those that only read
-	return nil
-}
-
-// commitOne commits the only part that wrote.
-func (c *Conn) commitOne(p *part) error {
-	res, err := p.conn.Exec("COMMIT")
-	if err == nil && res.Tag != "COMMIT" {
-		err = sqlstate.New(sqlstate.InFailedTransaction, "shard %s rolled the transaction back", p.shard).OnShard(p.shard)
-	}
-	p.ended(err == nil)
-	if err == nil {
-		return nil
-	}
-	if p.conn.Broken() {
-		return p.conn.Lost(err, true)
-	}
-	return c.failure(p, err)
-}
-
-// ended notes that no transaction is open on the part any more.
-func (p *part) ended(committed bool) {
-	p.begun, p.since, p.begin, p.wrote, p.stale, p.decides, p.saves = false, nil, "", false, false, p.conn.Pinned(), nil
-	settings := p.base
-	if p.adopted && committed {
-		settings = p.keep
-	}
-	p.conn.SetSettings(settings)
-	p.base = settings
-}
-
-// endParts ends the transaction on all parts on which it is open, at once. What
-// it commits has written nothing, so that its outcome is no matter.
-func (c *Conn) endParts(sql string) {
-	c.calm()
-	var open []*part
-	for _, p := range c.parts {
-		if !p.begun || p.conn.Broken() {
-			continue
-		}
-		if p.busy != nil {
-			p.conn.Break()
-			continue
-		}
-		p.pipe.Query(sql)
-		if p.pipe.Dispatch(executor.None) == nil {
-			open = append(open, p)
-		}
-	}
-	for _, p := range open {
-		s := &stream{c: c, p: p}
-		for {
-			o, done, err := p.pipe.Step(s)
-			if err != nil {
-				break // it is broken; the shard rolls back
-			}
-			if !done {
-				continue
-			}
-			if o.Err != nil || o.Status != 'I' {
-				p.conn.Break()
-			}
-			break
-		}
-		p.ended(sql == "COMMIT" && !p.conn.Broken())
-	}
-	c.parts = slices.DeleteFunc(c.parts, func(p *part) bool {
-		if p.conn.Broken() {
-			c.giveBack(p.conn)
-			return true
-		}
-		return false
-	})
 }
 
 // control runs transaction control, which comes as simple Queries.
@@ -187,7 +84,7 @@ func (c *Conn) control(st *planner.Statement) error {
 }
 
 // setsMode runs what holds for the transaction on its parts, and on those to come.
-func (c *Conn) setsMode(st *planner.Statement) error {
+func (c *transaction) setsMode(st *planner.Statement) error {
 	c.modes = append(c.modes, st.Text)
 	for _, p := range c.parts {
 		if !p.begun {
@@ -203,7 +100,7 @@ func (c *Conn) setsMode(st *planner.Statement) error {
 // setsReadOnly is asked before SET TRANSACTION is run. READ ONLY forbids the record
 // that a commit on several shards needs, so nothing may have been written before; and
 // a savepoint's end would undo it.
-func (c *Conn) setsReadOnly(st *planner.Statement) error {
+func (c *transaction) setsReadOnly(st *planner.Statement) error {
 	if !st.Tx.ReadOnly {
 		// Shards on which nothing has run yet follow it.
 		c.readOnly = c.readOnly && !strings.Contains(strings.ToUpper(st.Text), "WRITE")
@@ -242,11 +139,11 @@ func (c *Conn) finish(st *planner.Statement) error {
 	case err != nil:
 		drop(held)
 		c.stopAll()
-		c.endParts("ROLLBACK")
+		c.rollBack()
 		return err
 	case !commit:
 		c.stopAll()
-		c.endParts("ROLLBACK")
+		c.rollBack()
 		c.out = wire.AppendCommandComplete(c.out, "ROLLBACK")
 		return nil
 	}
@@ -351,8 +248,8 @@ func (c *Conn) set(st *planner.Statement) error {
 			return sqlstate.Refuse(st.Tag+" inside a transaction over several shards is not supported", "RESET the settings one by one, or end the transaction first")
 		}
 	}
-	c.setting = true
-	defer func() { c.setting = false }()
+	c.aside.setting = true
+	defer func() { c.aside.setting = false }()
 	s, err := c.send(p, request{text: sql})
 	if err != nil {
 		return err
@@ -377,7 +274,7 @@ func quoteSetting(name string) string {
 
 // clockPart makes sure that there is a shard whose transaction's time is that of the
 // whole transaction: the one where it began first, else p's.
-func (c *Conn) clockPart(p *part) {
+func (c *transaction) clockPart(p *part) {
 	if c.clockOn != "" {
 		return
 	}
@@ -392,7 +289,7 @@ func (c *Conn) clockPart(p *part) {
 
 // clock is the time at which the transaction began: the value of Plan.Clock's
 // parameter.
-func (c *Conn) clock(ctx context.Context) (text string, err error) {
+func (c *transaction) clock(ctx context.Context) (text string, err error) {
 	if c.clockText != "" {
 		return c.clockText, nil
 	}
@@ -424,11 +321,11 @@ func (c *Conn) clock(ctx context.Context) (text string, err error) {
 }
 
 // unclock forgets the time, at the end of the transaction.
-func (c *Conn) unclock() { c.clockOn, c.clockText = "", "" }
+func (c *transaction) unclock() { c.clockOn, c.clockText = "", "" }
 
 // atTime returns the execution and the text of a statement of one shard on its part:
 // where that is not the part whose transaction began first, with the time of that one.
-func (c *Conn) atTime(ctx context.Context, e *execution, p *part) (*execution, string, error) {
+func (c *transaction) atTime(ctx context.Context, e *execution, p *part) (*execution, string, error) {
 	t := c.shared.timed(c, e.st)
 	if t.text == "" && t.err == nil {
 		return e, e.st.Text, nil

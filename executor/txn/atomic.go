@@ -70,7 +70,11 @@ func (t *Transactions) Snapshots(ctx context.Context, parts []Participant, begin
 }
 
 func (t *Transactions) snapshots(ctx context.Context, views []*view, begin string) error {
-	defer interruptibleViews(ctx, views)()
+	all := make([]*Participant, len(views))
+	for i, v := range views {
+		all[i] = &v.Participant
+	}
+	defer interruptible(ctx, all)()
 	var started time.Time
 	for try := range snapshotsTries {
 		if try%8 == 0 { // from scratch: what lies before is old, and more and more would have to be compared
@@ -275,26 +279,11 @@ func drainViews(views []*view, n int) {
 
 // rollback ends the transactions of the views.
 func rollback(views []*view) {
-	var asked []*view
-	for _, v := range views {
-		v.taken = false
-		if !v.Conn.Broken() && v.Conn.Status() != 'I' && v.Conn.Ask("ROLLBACK") == nil {
-			asked = append(asked, v)
-		}
-	}
-	for _, v := range asked {
-		if _, err := v.Conn.Answer(nil); err != nil {
-			v.Conn.Break()
-		}
-	}
-}
-
-func interruptibleViews(ctx context.Context, views []*view) (end func()) {
-	sides := make([]*side, len(views))
+	conns := make([]*executor.Conn, len(views))
 	for i, v := range views {
-		sides[i] = &side{Participant: v.Participant}
+		v.taken, conns[i] = false, v.Conn
 	}
-	return interruptible(ctx, sides)
+	RollBack(conns)
 }
 
 // gidID reads the transaction off a global id.

@@ -22,22 +22,13 @@ type transaction struct {
 	cluster string
 	began   time.Time
 	names   []string // of the shards that write
-	decider *side
-	others  []*side // that wrote, to be prepared
-	readers []*side
+	decider *Participant
+	others  []*Participant // that wrote, to be prepared
+	readers []*Participant
 	left    bool // something is, or may be, still prepared
 	// frames are the notices of all shards and what the first reported.
 	frames []byte
 	aside  func(frame []byte)
-}
-
-// side is a participant on its way.
-type side struct {
-	Participant
-	gid      string
-	prepared bool
-	asked    bool
-	err      error
 }
 
 // errCrash is what a test's step returns to stop everything where it is.
@@ -54,7 +45,7 @@ var errCrash = errors.New("several: stopped here")
 func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committed bool, frames []byte, err error) {
 	x := &transaction{began: time.Now()}
 	for _, p := range parts {
-		s := &side{Participant: p}
+		s := &p
 		switch {
 		case !p.Wrote:
 			x.readers = append(x.readers, s)
@@ -69,7 +60,7 @@ func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committ
 		committed, err = t.commitOne(ctx, x)
 		return committed, x.frames, err
 	}
-	for _, s := range append([]*side{x.decider}, x.others...) {
+	for _, s := range append([]*Participant{x.decider}, x.others...) {
 		x.names = append(x.names, s.Shard)
 	}
 	x.id = t.newID()
@@ -131,7 +122,7 @@ func (x *transaction) notices(frame []byte) {
 func (t *Transactions) commitOne(ctx context.Context, x *transaction) (committed bool, err error) {
 	all := x.readers
 	if x.decider != nil {
-		all = append([]*side{x.decider}, all...)
+		all = append([]*Participant{x.decider}, all...)
 	}
 	end := interruptible(ctx, all)
 	for _, s := range all {
@@ -146,7 +137,7 @@ func (t *Transactions) commitOne(ctx context.Context, x *transaction) (committed
 		res := s.answer(aside)
 		switch {
 		case s.err == nil:
-			committed = committed && res.Tag == "COMMIT"
+			committed = committed && (res.Tag == "COMMIT" || x.decider != nil && s != x.decider)
 		case s == x.decider:
 			err = s.failed(true)
 		case engine.Lost(s.err) == nil:
@@ -210,8 +201,8 @@ func (x *transaction) crash() error {
 	return errCrash
 }
 
-func (x *transaction) all() []*side {
-	all := []*side{x.decider}
+func (x *transaction) all() []*Participant {
+	all := []*Participant{x.decider}
 	return append(append(all, x.others...), x.readers...)
 }
 
@@ -244,7 +235,7 @@ func (t *Transactions) prepare(ctx context.Context, x *transaction) error {
 	return first
 }
 
-func (s *side) prepareAnswer(x *transaction) {
+func (s *Participant) prepareAnswer(x *transaction) {
 	if !s.asked {
 		return
 	}
@@ -274,7 +265,7 @@ func (t *Transactions) decide(ctx context.Context, x *transaction) (committed bo
 		return false, sqlstate.New(sqlstate.QueryCanceled, "preparing the transaction on %d shards took longer than %v: it was rolled back", len(x.names), prepareMax).
 			WithHint("checks that are deferred to the end of the transaction may take long: SET CONSTRAINTS ALL IMMEDIATE before COMMIT")
 	}
-	end := interruptible(ctx, []*side{s})
+	end := interruptible(ctx, []*Participant{s})
 	// The time counts from the beginning: this process may be stopped right here for
 	// longer than a decision against the transaction is kept.
 	s.ask(t.records(s.Shard).Decide(x.id.String(), x.names, x.began.Add(decideMax)) + ";COMMIT")
@@ -380,10 +371,10 @@ func (t *Transactions) finishAnew(x *transaction, deadline time.Time) {
 		})
 	}
 	all.Wait()
-	x.left = slices.ContainsFunc(x.others, func(s *side) bool { return s.prepared })
+	x.left = slices.ContainsFunc(x.others, func(s *Participant) bool { return s.prepared })
 }
 
-func (x *transaction) committedPart(s *side) {
+func (x *transaction) committedPart(s *Participant) {
 	if !s.asked {
 		x.left = x.left || s.prepared // it could not be asked
 		return
@@ -439,13 +430,28 @@ func (x *transaction) clean() {
 	}
 }
 
-func (s *side) clean() {
+func (s *Participant) clean() {
 	if s.Conn.Broken() || s.Conn.Status() != 'I' || s.asked || s.Conn.SetDeadline(time.Time{}) != nil {
 		s.Conn.Break()
 	}
 }
 
-func (s *side) ask(sql string) {
+// RollBack ends what is open on conversations, at the same time. One that does not end it is broken: then its shard does.
+func RollBack(conns []*executor.Conn) {
+	var asked []*executor.Conn
+	for _, c := range conns {
+		if !c.Broken() && c.Status() != 'I' && c.Ask("ROLLBACK") == nil {
+			asked = append(asked, c)
+		}
+	}
+	for _, c := range asked {
+		if _, err := c.Answer(nil); err != nil || c.Status() != 'I' {
+			c.Break()
+		}
+	}
+}
+
+func (s *Participant) ask(sql string) {
 	if s.Conn.Broken() {
 		s.err = fmt.Errorf("several: %w", &engine.LostError{Shard: s.Shard, Err: errors.New("the conversation was broken before")})
 		return
@@ -456,7 +462,7 @@ func (s *side) ask(sql string) {
 }
 
 // answer reads the answer to what was asked, if that could be asked.
-func (s *side) answer(aside func(frame []byte)) *engine.Result {
+func (s *Participant) answer(aside func(frame []byte)) *engine.Result {
 	if !s.asked {
 		return nil
 	}
@@ -468,7 +474,7 @@ func (s *side) answer(aside func(frame []byte)) *engine.Result {
 
 // failed is the error of a part for the client; inFlight says that a COMMIT may
 // have landed.
-func (s *side) failed(inFlight bool) error {
+func (s *Participant) failed(inFlight bool) error {
 	if s.Conn.Broken() {
 		return s.Conn.Lost(s.err, inFlight)
 	}
@@ -479,7 +485,7 @@ func (s *side) failed(inFlight bool) error {
 
 // interruptible asks the shards to stop when ctx ends, until the returned
 // function is called. One that does not answer that loses the conversation.
-func interruptible(ctx context.Context, sides []*side) (end func()) {
+func interruptible(ctx context.Context, sides []*Participant) (end func()) {
 	if ctx.Done() == nil {
 		return func() {}
 	}

@@ -47,6 +47,11 @@ type Participant struct {
 	// Wrote says that it may have written, or holds row locks that others must not
 	// get before the transaction has ended everywhere.
 	Wrote bool
+
+	gid      string // of what is prepared
+	prepared bool   // or it may be
+	asked    bool   // an answer is outstanding
+	err      error  // the last answer's
 }
 
 // TransactionsOptions are what Transactions are made of.

@@ -3,6 +3,7 @@ package several
 import (
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -27,31 +28,33 @@ func (p *Progress) reset() {
 	p.bytes.Store(0)
 }
 
-// Progress is that of the statement that is run, or was run last.
-func (c *Conn) Progress() *Progress { return c.progress }
-
 // stepsMax bounds the steps that are kept.
 const stepsMax = 1000
 
-// recorder keeps the steps of a statement.
-type recorder struct{ steps []Step }
+// trace is how far the statement that is run has come, and its steps if somebody wants them.
+type trace struct {
+	progress *Progress
+	stepsMu  sync.Mutex
+	recorded bool // steps are kept
+	steps    []Step
+}
+
+// Progress is that of the statement that is run, or was run last.
+func (t *trace) Progress() *Progress { return t.progress }
 
 // Record begins to keep the steps of what is run; Recorded ends it.
-func (c *Conn) Record() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.recorder = &recorder{}
+func (t *trace) Record() {
+	t.stepsMu.Lock()
+	defer t.stepsMu.Unlock()
+	t.recorded, t.steps = true, nil
 }
 
 // Recorded returns the steps since Record, those of one name together.
-func (c *Conn) Recorded() []Step {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.recorder == nil {
-		return nil
-	}
-	steps := c.recorder.steps
-	c.recorder = nil
+func (t *trace) Recorded() []Step {
+	t.stepsMu.Lock()
+	defer t.stepsMu.Unlock()
+	steps := t.steps
+	t.recorded, t.steps = false, nil
 	first := map[string]int{}
 	for i, s := range steps {
 		if _, ok := first[s.Name]; !ok {
@@ -68,10 +71,10 @@ func (c *Conn) Recorded() []Step {
 }
 
 // note records a step, if anybody wants to know.
-func (c *Conn) note(s Step) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.recorder != nil && len(c.recorder.steps) < stepsMax {
-		c.recorder.steps = append(c.recorder.steps, s)
+func (t *trace) note(s Step) {
+	t.stepsMu.Lock()
+	defer t.stepsMu.Unlock()
+	if t.recorded && len(t.steps) < stepsMax {
+		t.steps = append(t.steps, s)
 	}
 }
