@@ -129,6 +129,6 @@ func TestFaultOverSeveralShards(t *testing.T) {
 	}
 	waitfor.True(t, "no watch of a statement's locks outlives it", func() bool {
 		all := make([]byte, 1<<22)
-		return !strings.Contains(string(all[:runtime.Stack(all, true)]), "several.(*Conn).watchLocks")
+		return !strings.Contains(string(all[:runtime.Stack(all, true)]), "txn.(*LockWatch)")
 	})
 }

@@ -70,6 +70,7 @@ type Conn struct {
 	active   *active
 	copying  *copying
 	inside   bool // a goroutine runs frames
+	faulty   bool // there was a fault of the router's own
 	wake     chan struct{}
 }
 
@@ -168,6 +169,27 @@ func (c *Conn) leave() error {
 	return nil
 }
 
+// faults is deferred where frames are run. After a fault of the router's own no loop comes back: Close has to give back what is
+// held. What the conversations with shards were in the middle of is not known.
+func (c *Conn) faults() {
+	c.mu.Lock()
+	fault := c.inside
+	if fault {
+		c.inside, c.running, c.faulty = false, false, true
+		for conn := range c.live {
+			conn.Break()
+		}
+	}
+	closed := c.closed
+	c.mu.Unlock()
+	if fault && c.active != nil {
+		c.active.stopTimer()
+	}
+	if fault && closed {
+		c.release()
+	}
+}
+
 // Receive implements engine.Conn.
 func (c *Conn) Receive() ([]byte, error) {
 	c.out = c.out[:0]
@@ -177,11 +199,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if c.inside && c.active != nil { // a fault of the router's own: no loop comes back to end them
-			c.active.stopTimer()
-		}
-	}()
+	defer c.faults()
 	used := 0
 	for len(c.out) < outputChunk {
 		if c.active != nil && c.copying == nil {
@@ -298,6 +316,9 @@ func (c *Conn) Close() error {
 // release gives all parts back. What still runs on them is stopped by their
 // pools: nothing is waited for.
 func (c *Conn) release() {
+	if c.faulty {
+		defer func() { _ = recover() }() // what is half done may fault again: the session's conversations are taken back in any case
+	}
 	c.calm()
 	for _, p := range c.parts {
 		if p.busy != nil {

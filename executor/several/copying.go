@@ -18,6 +18,7 @@ func (c *Conn) copyFrames(frames []byte) error {
 	if err := c.enter(); err != nil {
 		return err
 	}
+	defer c.faults()
 	for len(frames) > 0 && c.copying != nil && len(c.in) == 0 {
 		f, rest, ok, err := wire.Cut(frames)
 		if err != nil || !ok || f.Type() != wire.CopyDataF && f.Type() != wire.Flush {

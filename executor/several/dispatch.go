@@ -160,6 +160,7 @@ func (c *Conn) AskSetter(sql string) (*engine.Result, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
+	defer c.faults()
 	res, err := c.askSetter(sql)
 	if left := c.leave(); err == nil {
 		err = left

@@ -133,7 +133,7 @@ func (c *Conn) fail(err error) {
 	case c.saves.Len() == 0 && c.opt.Owner == nil:
 		// Nothing can bring it back: others need not wait for its locks until the client says ROLLBACK.
 		c.lost = true
-		c.closePortals()
+		c.endPortals()
 		c.rollBack()
 	}
 }
@@ -257,6 +257,9 @@ func (c *Conn) describeMessage(f wire.Frame) error {
 		if err != nil {
 			return err
 		}
+		if c.failed && s.desc.columns != nil {
+			return errFailed
+		}
 		c.out = wire.AppendParameterDescription(c.out, s.desc.params)
 		c.out = s.desc.formatted(c.out, nil)
 		return nil
@@ -264,6 +267,9 @@ func (c *Conn) describeMessage(f wire.Frame) error {
 	p, ok := c.portals.Named(name)
 	if !ok {
 		return c.foreign(f, string(name), 0)
+	}
+	if c.failed && p.stmt.desc.columns != nil {
+		return errFailed
 	}
 	c.out = p.stmt.desc.formatted(c.out, p.e.results)
 	return nil
@@ -283,6 +289,17 @@ func (c *Conn) closeMessage(body []byte) error {
 		c.out = wire.AppendEmpty(c.out, wire.CloseComplete)
 	}
 	return err
+}
+
+// endPortals is for a transaction that has failed: portals have their names until it ends, but run no more (AtAbort_Portals of
+// portalmem.c).
+func (c *Conn) endPortals() {
+	for _, p := range c.portals.All() {
+		p.end()
+	}
+	for _, k := range c.cursors.All() {
+		k.end()
+	}
 }
 
 // closePortals is for the end of a transaction.

@@ -5,14 +5,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // answers are the types of the messages that frames are answered with; an error is its code and its message.
-func answers(t *testing.T, c *Conn, frames []byte) string {
+func answers(t *testing.T, c engine.Conn, frames []byte) string {
 	t.Helper()
 	if err := c.Send(frames); err != nil {
 		t.Fatal(err)
@@ -107,5 +110,105 @@ func TestMessages(t *testing.T) {
 	again()
 	if got := answers(t, c, wire.AppendEmpty(wire.AppendDescribe(nil, 'P', "q"), wire.Sync)); got != `34000 portal "q" does not exist` {
 		t.Error(got)
+	}
+}
+
+// TestMessagesInAFailedBlock compares what PostgreSQL and a conversation say of names when the transaction has failed: first that
+// there is no such statement or portal.
+func TestMessagesInAFailedBlock(t *testing.T) {
+	handle, err := postgres.Driver{}.Open(engine.Config{Cluster: "6f2c8f6e-7f0e-4c43-9d07-0f6b7a4c1d11", Name: "a", URL: pgtest.Database(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer handle.Close()
+	if err := handle.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	real, err := handle.Connect(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer real.Close()
+	shared, host := shardless(t)
+	c := New(shared, host, Options{Block: true, Begin: "BEGIN"})
+	defer c.Close()
+	rows := []wire.Field{{Name: "n", TypeOID: 23, TypeLen: 4, TypeMod: -1}}
+	st := &planner.Statement{Kind: planner.AnyShard, Text: "SELECT 1 AS n", Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
+	d := &description{columns: wire.AppendRowDescription(nil, rows)[wire.Header:], fields: rows}
+	if err := c.prepared.Add("rows", &prepared{name: "rows", text: st.Text, st: st, desc: d}, len(st.Text)); err != nil {
+		t.Fatal(err)
+	}
+	answers(t, real, wire.AppendQuery(nil, "BEGIN"))
+	answers(t, real, wire.AppendEmpty(wire.AppendParse(nil, "rows", st.Text, nil), wire.Sync))
+	for _, s := range []struct {
+		name   string
+		frames []byte
+	}{
+		{"statement and portals", wire.AppendBind(wire.AppendBind(wire.AppendParse(nil, "empty", "", nil), "e", "empty", nil, nil, nil), "p", "rows", nil, nil, nil)},
+		{"what fails", wire.AppendParse(nil, "x", "SELECT FROM WHERE", nil)},
+		{"bind of no statement", wire.AppendBind(nil, "q", "none", nil, nil, nil)},
+		{"bind of other parameters", wire.AppendBind(nil, "q", "rows", nil, [][]byte{nil}, nil)},
+		{"bind", wire.AppendBind(nil, "q", "rows", nil, nil, nil)},
+		{"bind of a name in use", wire.AppendBind(nil, "p", "rows", nil, nil, nil)},
+		{"describe of no statement", wire.AppendDescribe(nil, 'S', "none")},
+		{"describe of a statement with rows", wire.AppendDescribe(nil, 'S', "rows")},
+		{"describe of a statement without", wire.AppendDescribe(nil, 'S', "empty")},
+		{"describe of no portal", wire.AppendDescribe(nil, 'P', "none")},
+		{"describe of a portal with rows", wire.AppendDescribe(nil, 'P', "p")},
+		{"describe of a portal without", wire.AppendDescribe(nil, 'P', "e")},
+		{"execute of no portal", wire.AppendExecute(nil, "none", 0)},
+		{"execute", wire.AppendExecute(nil, "p", 0)},
+		{"execute of nothing", wire.AppendExecute(nil, "e", 0)},
+		{"close of no portal", wire.AppendClose(nil, 'P', "none")},
+		{"close", wire.AppendClose(nil, 'P', "p")},
+		{"execute of what was closed", wire.AppendExecute(nil, "p", 0)},
+	} {
+		frames := wire.AppendEmpty(s.frames, wire.Sync)
+		want, got := answers(t, real, frames), answers(t, c, frames)
+		if s.name == "what fails" {
+			want, got = want[:5], got[:5] // the code
+		}
+		if got != want {
+			t.Errorf("%s: %s, PostgreSQL says %s", s.name, got, want)
+		}
+	}
+}
+
+// faulting is a job that faults. It counts how often it was stopped.
+type faulting struct{ stopped int }
+
+func (f *faulting) step([]byte, int32) ([]byte, bool, string, error) { panic("a fault") }
+func (f *faulting) stop()                                            { f.stopped++ }
+
+// TestFaultReleases: after a fault of the router's own Close gives back what is held.
+func TestFaultReleases(t *testing.T) {
+	shared, host := shardless(t)
+	c := New(shared, host, Options{Block: true, Begin: "BEGIN"})
+	st := &planner.Statement{Kind: planner.AnyShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
+	other, under := &faulting{}, &faulting{}
+	rows := &kept{first: 1}
+	rows.spill(&allowance{rows: 1 << 30, bytes: 1 << 30})
+	if _, err := rows.add(make([]byte, keptMemory+1)); err != nil || rows.file == nil {
+		t.Fatal("no file", err)
+	}
+	c.cursors.Put("c", &cursor{job: other, kept: rows}, 0)
+	p := &portal{name: "p", e: execution{st: st}, stmt: &prepared{st: st, desc: &description{}}, job: under}
+	c.portals.Put("p", p, 0)
+	if err := c.Send(wire.AppendExecute(nil, "p", 0)); err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no fault")
+			}
+		}()
+		_, _ = c.Receive()
+	}()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if other.stopped != 1 || under.stopped != 1 || rows.file != nil {
+		t.Errorf("the cursor was stopped %d times, the portal %d times, the file is closed: %v", other.stopped, under.stopped, rows.file == nil)
 	}
 }

@@ -26,13 +26,12 @@ func (p *portal) asCursor() (*cursor, error) {
 // foreign runs a Describe or Execute that names no portal of the conversation: a cursor, or one that the adopted part
 // had before.
 func (c *Conn) foreign(f wire.Frame, name string, rows int32) error {
-	if c.failed {
-		return errFailed
-	}
 	k, p, err := c.cursorOf(name)
 	switch {
 	case err != nil:
 		return pgbackend.NoPortal(name)
+	case c.failed:
+		return errFailed
 	case !k.own():
 		if p.busy != nil {
 			return sqlstate.New(sqlstate.ObjectInUse, "cursor %q is being read", name)
@@ -61,9 +60,6 @@ func fetchOf(name string, rows int64) *planner.Statement {
 
 // relayFrame passes a Describe or Execute on to a part as it is.
 func (c *Conn) relayFrame(p *part, f wire.Frame) error {
-	if c.failed {
-		return errFailed
-	}
 	switch f.Type() {
 	case wire.Describe:
 		p.pipe.DescribePortal(string(f.Body()[1:len(f.Body())-1]), true, nil, nil)
@@ -94,13 +90,13 @@ func (c *Conn) closeNamed(name string) error {
 		return nil
 	}
 	k, p, err := c.cursorOf(name)
-	if err != nil || c.failed {
+	if err != nil {
 		return nil
 	}
 	if k != nil {
 		c.dropCursor(name, k)
 	}
-	if !k.own() && p.busy == nil {
+	if !c.failed && !k.own() && p.busy == nil {
 		return c.closeOn(p, name)
 	}
 	return nil
