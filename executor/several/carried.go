@@ -350,8 +350,6 @@ type unfaithful struct {
 	days                             bool // the order in which dates are read is not that in which they are written
 }
 
-func (c *runner) unfaithful() unfaithful { return unfaithfulIn(c.host.Settings()) }
-
 func unfaithfulIn(s *executor.Settings) (u unfaithful) {
 	if v := s.Text("extra_float_digits"); v != "" {
 		n, ok := Number(v, false)
@@ -515,7 +513,7 @@ FROM t JOIN pg_catalog.pg_type y ON y.oid = t.o ORDER BY 1, 2`
 // faithful refuses to carry columns in texts that may not give their values back. as says which of them came in binary; a domain's values,
 // which the router does not know by its number, come as texts.
 func (c *runner) faithful(p *part, fields []wire.Field, as *carried) error {
-	u := c.unfaithful()
+	u := unfaithfulIn(c.host.Settings())
 	if u == (unfaithful{}) || !c.can(p.shard).Styles {
 		return nil
 	}

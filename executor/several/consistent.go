@@ -65,7 +65,7 @@ func (c *transaction) consistent(ctx context.Context, e *execution) error {
 	begin, list := "BEGIN ISOLATION LEVEL REPEATABLE READ", make([]txn.Participant, len(parts))
 	for i, p := range parts {
 		if p.busy != nil {
-			return c.busy(p)
+			return p.unread()
 		}
 		list[i] = txn.Participant{Shard: p.shard, Conn: p.conn}
 	}

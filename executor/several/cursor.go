@@ -85,7 +85,7 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	switch {
 	case d.Scroll, d.Hold && !d.NoScroll:
 		k.kept = &kept{first: 1}
-		k.kept.spill(c.fileAllowance())
+		k.kept.spill(c.shared.defaults.fileAllowance(c.host.Settings()))
 	case d.Backward && !d.NoScroll:
 		k.kept = &kept{first: 1}
 	}
@@ -105,7 +105,7 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 
 // startJob begins to read: the snapshots of its shards are of this moment.
 func (c *runner) startJob(k *cursor) (err error) {
-	k.styles = c.styles()
+	k.styles = stylesOf(c.host.Settings())
 	if k.job, err = c.begins(c.ctx, k.e); err != nil {
 		return err
 	}

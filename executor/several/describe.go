@@ -139,7 +139,7 @@ func (c *runner) ownerOf(st *planner.Statement) string {
 // describeOn describes a text on a part.
 func (c *transaction) describeOn(p *part, text string, oids []uint32) (*description, error) {
 	if p.busy != nil {
-		return nil, c.busy(p)
+		return nil, p.unread()
 	}
 	if err := c.number(p, &request{oids: oids}); err != nil {
 		return nil, err

@@ -12,6 +12,16 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// runner runs statements in a transaction: it describes them, makes their jobs, and has the statements, portals and
+// cursors that they leave.
+type runner struct {
+	transaction
+
+	prepared pgbackend.Statements[*prepared]
+	portals  pgbackend.Portals[*portal]
+	cursors  pgbackend.Portals[*cursor]
+}
+
 // begins makes the job of an execution.
 func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 	snap := c.host.Snapshot()
@@ -174,7 +184,7 @@ func (c *transaction) askSetter(sql string) (*engine.Result, error) {
 	case p == nil:
 		return nil, sqlstate.New(sqlstate.InternalError, "no shard has run set_config()")
 	case p.busy != nil:
-		return nil, c.busy(p)
+		return nil, p.unread()
 	}
 	res, err := p.conn.Exec(sql)
 	if err != nil {

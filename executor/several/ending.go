@@ -14,39 +14,19 @@ import (
 // left of it, unless the error says otherwise (08007).
 func (c *transaction) commit() error {
 	c.calm() // from here on Transactions say what can be stopped
-	var open []*part
-	var list []txn.Participant
-	wrote := false
-	for _, p := range c.parts {
-		if p.busy != nil {
-			p.conn.Break()
-		}
-		if p.wrote && p.open() || p.begun && !p.conn.Broken() {
-			open, wrote = append(open, p), wrote || p.wrote
-		}
-	}
-	if wrote {
+	open, first := c.ends()
+	if first != nil {
 		if err := c.host.Holds(); err != nil {
 			c.rollBack()
 			return err
 		}
 	}
-	// The first one that wrote decides.
-	slices.SortStableFunc(open, func(a, b *part) int {
-		switch {
-		case a.decides == b.decides:
-			return 0
-		case a.decides:
-			return -1
-		}
-		return 1
-	})
-	for _, p := range open {
-		list = append(list, txn.Participant{Shard: p.shard, Conn: p.conn, Wrote: p.wrote})
+	list := make([]txn.Participant, len(open))
+	for i, p := range open {
+		list[i] = txn.Participant{Shard: p.shard, Conn: p.conn, Wrote: p.wrote}
 	}
 	committed, frames, err := c.shared.transactions.Commit(c.ctx, list)
-	if err == nil && !committed && wrote {
-		first := open[slices.IndexFunc(open, func(p *part) bool { return p.wrote })]
+	if err == nil && !committed && first != nil {
 		err = sqlstate.New(sqlstate.InFailedTransaction, "the transaction had failed on shard %s: it was rolled back", first.shard).OnShard(first.shard)
 	}
 	if err != nil {
@@ -64,6 +44,31 @@ func (c *transaction) commit() error {
 	c.aside.notice(frames)
 	c.dropBroken()
 	return err
+}
+
+// ends are the parts on which the transaction is to be ended; first is the first one that wrote, which decides, nil if none did.
+func (c *transaction) ends() (open []*part, first *part) {
+	for _, p := range c.parts {
+		if p.busy != nil {
+			p.conn.Break()
+		}
+		if p.wrote && p.open() || p.begun && !p.conn.Broken() {
+			open = append(open, p)
+		}
+	}
+	slices.SortStableFunc(open, func(a, b *part) int {
+		switch {
+		case a.decides == b.decides:
+			return 0
+		case a.decides:
+			return -1
+		}
+		return 1
+	})
+	if at := slices.IndexFunc(open, func(p *part) bool { return p.wrote }); at >= 0 {
+		first = open[at]
+	}
+	return open, first
 }
 
 // ended notes that no transaction is open on the part any more.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -215,9 +216,9 @@ func (f *fetch) row(n int64) (wire.Frame, error) {
 func (f *fetch) stop() { f.k.busy = false }
 
 // styles are the settings on which the text of a value depends.
-func (c *runner) styles() (s [6]string) {
+func stylesOf(settings *executor.Settings) (s [6]string) {
 	for i, name := range []string{"datestyle", "intervalstyle", "timezone", "bytea_output", "extra_float_digits", "lc_monetary"} {
-		s[i] = c.host.Settings().Text(name)
+		s[i] = settings.Text(name)
 	}
 	return s
 }
@@ -226,7 +227,7 @@ func (c *runner) styles() (s [6]string) {
 func (k *cursor) sameStyle(c *runner) bool {
 	for i := range k.desc.fields {
 		if wire.FormatAt(k.e.results, i) == 0 && !unstyled[k.desc.fields[i].TypeOID] {
-			return k.styles == c.styles()
+			return k.styles == stylesOf(c.host.Settings())
 		}
 	}
 	return true

@@ -198,7 +198,7 @@ func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error 
 // faithful asks for a relation again where its rows would not mean the same everywhere in the format that was
 // asked for.
 func (g *gather) faithful(r *fetched, active []*turn) error {
-	unsure := g.c.unfaithful() != (unfaithful{})
+	unsure := unfaithfulIn(g.c.host.Settings()) != (unfaithful{})
 	again := !r.readable()
 	if again {
 		r.format = 0

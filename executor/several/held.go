@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 )
@@ -43,7 +44,7 @@ func (h *Held) guess(fields []wire.Field) []int16 {
 // not give the value back.
 func (c *runner) guess(fields []wire.Field) []int16 {
 	formats := c.host.Held().guess(fields)
-	if c.unfaithful() == (unfaithful{}) {
+	if unfaithfulIn(c.host.Settings()) == (unfaithful{}) {
 		return formats
 	}
 	for i := range fields {
@@ -70,7 +71,7 @@ func (c *runner) otherFormats(k *cursor, want []int16) (other []int16, err error
 			read = append(read, f)
 		}
 	}
-	if len(read) == 0 || c.unfaithful() == (unfaithful{}) {
+	if len(read) == 0 || unfaithfulIn(c.host.Settings()) == (unfaithful{}) {
 		return other, nil
 	}
 	p, err := c.part(c.ctx, c.host.Snapshot().State().DefaultShard, false)
@@ -112,8 +113,8 @@ func (c *runner) adoptedCursor(name string) error {
 }
 
 // fileAllowance is what the session's settings allow of rows in a file.
-func (c *runner) fileAllowance() *allowance {
-	l := c.shared.defaults.limits(c.host.Settings())
+func (d *Defaults) fileAllowance(s *executor.Settings) *allowance {
+	l := d.limits(s)
 	return &allowance{rows: l.rows, bytes: l.bytes}
 }
 
@@ -128,7 +129,7 @@ func (c *runner) hold(ctx context.Context) (held map[string]*cursor, err error) 
 		}
 		if k.kept == nil { // NO SCROLL: those that were not read
 			k.kept = &kept{first: k.read + 1}
-			k.kept.spill(c.fileAllowance())
+			k.kept.spill(c.shared.defaults.fileAllowance(c.host.Settings()))
 		}
 		if timer == nil {
 			if timer = c.timer(c.host.Timeout(), "statement timeout"); timer != nil {

@@ -15,7 +15,7 @@ import (
 // startInsert splits the rows of an INSERT by their shard keys.
 func (c *runner) startInsert(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Insert
-	i := &inserting{c: c, e: e, p: p, left: c.allowance(), byShard: map[string][]int{}}
+	i := &inserting{c: c, e: e, p: p, left: c.shared.defaults.allowance(c.host.Settings()), byShard: map[string][]int{}}
 	i.base = e.parameters()
 	i.base.results = e.results
 	if p.Matched {
@@ -312,7 +312,7 @@ func (c *runner) cast(ctx context.Context, values [][]byte, from string, to keys
 		return nil, err
 	}
 	set := &rowset{}
-	left := c.allowance()
+	left := c.shared.defaults.allowance(c.host.Settings())
 	for {
 		body, err := s.next()
 		if err != nil {

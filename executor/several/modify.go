@@ -16,7 +16,7 @@ import (
 
 // startModify runs a statement that changes rows on each shard of its target.
 func (c *runner) startModify(ctx context.Context, e *execution) (job, error) {
-	m := &modifying{c: c, e: e, m: e.st.Plan.Modify, left: c.allowance()}
+	m := &modifying{c: c, e: e, m: e.st.Plan.Modify, left: c.shared.defaults.allowance(c.host.Settings())}
 	m.base = e.parameters()
 	if m.m.Move != nil {
 		m.base.add(oidTIDArray, 0, []byte("{}"))

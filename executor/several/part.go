@@ -428,7 +428,7 @@ func (c *transaction) settle(p *part) error {
 // exec runs a message of the router's own on a part and decodes its result.
 func (c *transaction) exec(p *part, sql string) (*engine.Result, error) {
 	if p.busy != nil {
-		return nil, c.busy(p)
+		return nil, p.unread()
 	}
 	if batched, err := c.begin(p); err != nil {
 		return nil, err
@@ -447,7 +447,8 @@ func (c *transaction) exec(p *part, sql string) (*engine.Result, error) {
 	return res, nil
 }
 
-func (c *transaction) busy(p *part) error {
+// unread is the error of a text for a part that still answers another one.
+func (p *part) unread() error {
 	return sqlstate.New(sqlstate.InternalError, "the conversation with shard %s still answers another statement", p.shard).OnShard(p.shard)
 }
 

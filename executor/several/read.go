@@ -112,10 +112,10 @@ const heldBytesMax = 256 << 20
 type allowance struct{ rows, bytes int64 }
 
 // allowance is what the session's settings allow.
-func (c *runner) allowance() *allowance {
-	l := c.shared.defaults.limits(c.host.Settings())
+func (d *Defaults) allowance(s *executor.Settings) *allowance {
+	l := d.limits(s)
 	a := &allowance{rows: l.rows, bytes: l.bytes}
-	if _, set := c.host.Settings().Get(GatherBytesSetting); !set {
+	if _, set := s.Get(GatherBytesSetting); !set {
 		a.bytes = min(a.bytes, heldBytesMax)
 	}
 	return a

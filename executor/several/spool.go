@@ -64,7 +64,7 @@ func (i *inserting) newSpool(column func(n int) (name, typ string)) *spool {
 			return nil
 		}
 	}
-	return &spool{i: i, left: i.c.fileAllowance(), index: map[string]*spooled{}, key: make(keyspace.Key, len(i.p.KeyAt))}
+	return &spool{i: i, left: i.c.shared.defaults.fileAllowance(i.c.host.Settings()), index: map[string]*spooled{}, key: make(keyspace.Key, len(i.p.KeyAt))}
 }
 
 // copiesAs reports whether reading the text of a value of one type as another does what the

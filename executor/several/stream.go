@@ -119,7 +119,7 @@ func (c *transaction) send(p *part, q request) (*stream, error) {
 		return nil, err
 	}
 	if p.busy != nil {
-		return nil, c.busy(p)
+		return nil, p.unread()
 	}
 	if err := q.fit(); err != nil {
 		return nil, err
@@ -325,7 +325,7 @@ func (s *stream) ready() (bool, error) {
 		if !s.reading && s.suspend && s.err == nil {
 			s.suspend = false
 			if s.p.busy != nil {
-				return false, s.c.busy(s.p)
+				return false, s.p.unread()
 			}
 			if err := context.Cause(s.c.ctx); err != nil {
 				return false, err

@@ -176,7 +176,7 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 	if c.opt.Owner != nil {
 		for _, p := range c.parts {
 			if p.busy != nil {
-				return c.busy(p)
+				return p.unread()
 			}
 		}
 		if err := c.opt.Owner.Savepoint(c.ctx, op, name); err != nil {
@@ -189,7 +189,7 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 			continue
 		}
 		if p.busy != nil {
-			return c.busy(p)
+			return p.unread()
 		}
 		if p.lent {
 			// The owner has done it.
