@@ -231,7 +231,7 @@ func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTab
 		c.endCaptures(old)
 		c.withoutGuard(d, "update", func() {
 			err := c.exec("UPDATE main." + quote.Ident(d.sqlName()) + " SET " + quote.Ident(col.Name) + " = " + val.sql)
-			if c.env.err == nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
+			if c.env.Err == nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
 				// Row by row, that is: PostgreSQL looks when all rows are changed.
 				refuse("a change of the type of column \""+col.Name+"\" that breaks a constraint is not supported on a SQLite shard", "Change the values first, or drop the constraint.")
 			}
@@ -635,12 +635,12 @@ func (c *Conn) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed 
 		switch e := o.GetDefElem(); e.Defname {
 		case "analyze":
 			if e.Arg == nil || e.Arg.GetString_().GetSval() != "false" {
-				return nil, refused("EXPLAIN ANALYZE")
+				return nil, value.Unsupported("EXPLAIN ANALYZE")
 			}
 		case "costs", "verbose", "summary", "settings", "timing", "buffers":
 		case "format":
 			if e.Arg.GetString_().GetSval() != "text" {
-				return nil, refused("EXPLAIN in a format other than text")
+				return nil, value.Unsupported("EXPLAIN in a format other than text")
 			}
 		default:
 			return nil, sqlstate.New(sqlstate.SyntaxError, "unrecognized EXPLAIN option \"%s\"", e.Defname)

@@ -6,11 +6,11 @@ import (
 	"math"
 	"strings"
 
-	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/keyspace"
@@ -70,7 +70,7 @@ func newRowSet(set *engine.Set) *rowSet {
 }
 
 // has reports whether a row with these shard key values is in the set.
-func (s *rowSet) has(a []arg) bool {
+func (s *rowSet) has(a []function.Arg) bool {
 	for i, t := range s.types {
 		switch a[i].Type() {
 		case sqlite.TypeNull:
@@ -86,13 +86,13 @@ func (s *rowSet) has(a []arg) bool {
 
 // setOf finds a set by its number: a capture's, or one of the conversation's own,
 // which are below zero.
-func (v *env) setOf(n int64) (*captureDef, *rowSet, error) {
+func setOf(c *Conn, n int64) (*captureDef, *rowSet, error) {
 	if n < 0 {
-		if i := int(-n - 1); i < len(v.conn.sets) {
-			return nil, v.conn.sets[i], nil
+		if i := int(-n - 1); i < len(c.sets) {
+			return nil, c.sets[i], nil
 		}
-	} else if v.conn.cat != nil {
-		if d := v.conn.cat.captures[uint32(n)]; d != nil {
+	} else if c.cat != nil {
+		if d := c.cat.captures[uint32(n)]; d != nil {
 			return d, d.rows, nil
 		}
 	}
@@ -100,70 +100,73 @@ func (v *env) setOf(n int64) (*captureDef, *rowSet, error) {
 		WithHint("Restore the file from a backup, or drop the triggers whose names begin with cleave_capture_%d_.", n)
 }
 
-func defMoves() {
-	// cleave_member(set, key columns...): whether the row is in the set. Several keys
-	// may be given: whether one of them is.
-	defVolatile("cleave_member", -1, func(v *env, a []arg) (value.Datum, error) {
-		_, s, err := v.setOf(a[0].Int64())
-		if err != nil {
-			return failV(err)
-		}
-		for a = a[1:]; len(a) >= len(s.types) && len(a) > 0; a = a[len(s.types):] {
-			if s.has(a) {
-				return intV(1)
+// moveFunctions are what the triggers and statements of moves call.
+func moveFunctions(c *Conn) []function.Def {
+	return []function.Def{
+		// cleave_member(set, key columns...): whether the row is in the set. Several keys
+		// may be given: whether one of them is.
+		function.Volatile("cleave_member", -1, func(v *function.Env, a []function.Arg) (value.Datum, error) {
+			_, s, err := setOf(c, a[0].Int64())
+			if err != nil {
+				return value.Datum{}, err
 			}
-		}
-		return intV(0)
-	})
-	// cleave_pack(values...): the values as one, without loss.
-	defLax("cleave_pack", -1, func(v *env, a []arg) (value.Datum, error) {
-		b := v.guardKeys.buf[:0]
-		for i := range a {
-			b = appendPacked(b, a[i])
-		}
-		v.guardKeys.buf = b
-		return blobV(string(b))
-	})
-	// cleave_log_row(capture, table, op, old key..., old identity..., new row...):
-	// what the log has of a change. Deletes have no new row, inserts nothing old.
-	defVolatile("cleave_log_row", -1, func(v *env, a []arg) (value.Datum, error) {
-		d, s, err := v.setOf(a[0].Int64())
-		if err != nil {
-			return failV(err)
-		}
-		n := int(a[1].Int64())
-		t := &d.Tables[n]
-		op := engine.ChangeOp(a[2].Int64())
-		a = a[3:]
-		var old, row []arg
-		switch op {
-		case engine.ChangeInsert:
-			row = a
-		case engine.ChangeDelete:
-			old = a
-		default:
-			key := a[:len(t.Key)]
-			old, row = a[len(t.Key):len(t.Key)+len(t.Identity)], a[len(t.Key)+len(t.Identity):]
-			fresh := make([]arg, len(t.Key))
-			for i, k := range t.Key {
-				fresh[i] = row[k]
+			for a = a[1:]; len(a) >= len(s.types) && len(a) > 0; a = a[len(s.types):] {
+				if s.has(a) {
+					return value.Int(1), nil
+				}
 			}
-			if !s.has(key) {
-				op, old = engine.ChangeInsert, nil
-			} else if !s.has(fresh) {
-				op, row = engine.ChangeDelete, nil
+			return value.Int(0), nil
+		}),
+		// cleave_pack(values...): the values as one, without loss.
+		function.Lax("cleave_pack", -1, func(v *function.Env, a []function.Arg) (value.Datum, error) {
+			b := c.scratch[:0]
+			for i := range a {
+				b = appendPacked(b, a[i])
 			}
-		}
-		b := v.conn.appendLogHead(v.guardKeys.buf[:0], d.OID, op, n)
-		for i := range old {
-			b = appendPacked(b, old[i])
-		}
-		for i := range row {
-			b = appendPacked(b, row[i])
-		}
-		v.guardKeys.buf = b
-		return blobV(string(b))
-	})
+			c.scratch = b
+			return value.Blob(string(b)), nil
+		}),
+		// cleave_log_row(capture, table, op, old key..., old identity..., new row...):
+		// what the log has of a change. Deletes have no new row, inserts nothing old.
+		function.Volatile("cleave_log_row", -1, func(v *function.Env, a []function.Arg) (value.Datum, error) {
+			d, s, err := setOf(c, a[0].Int64())
+			if err != nil {
+				return value.Datum{}, err
+			}
+			n := int(a[1].Int64())
+			t := &d.Tables[n]
+			op := engine.ChangeOp(a[2].Int64())
+			a = a[3:]
+			var old, row []function.Arg
+			switch op {
+			case engine.ChangeInsert:
+				row = a
+			case engine.ChangeDelete:
+				old = a
+			default:
+				key := a[:len(t.Key)]
+				old, row = a[len(t.Key):len(t.Key)+len(t.Identity)], a[len(t.Key)+len(t.Identity):]
+				fresh := make([]function.Arg, len(t.Key))
+				for i, k := range t.Key {
+					fresh[i] = row[k]
+				}
+				if !s.has(key) {
+					op, old = engine.ChangeInsert, nil
+				} else if !s.has(fresh) {
+					op, row = engine.ChangeDelete, nil
+				}
+			}
+			b := c.appendLogHead(c.scratch[:0], d.OID, op, n)
+			for i := range old {
+				b = appendPacked(b, old[i])
+			}
+			for i := range row {
+				b = appendPacked(b, row[i])
+			}
+			c.scratch = b
+			return value.Blob(string(b)), nil
+		}),
+	}
 }
 
 // appendLogHead appends the head of a row of the log: what it is, whether it is the
@@ -190,28 +193,22 @@ const (
 	packedBlob
 )
 
-func appendPacked(b []byte, a arg) []byte {
+func appendPacked(b []byte, a function.Arg) []byte {
 	switch a.Type() {
 	case sqlite.TypeInteger:
 		return binary.AppendVarint(append(b, packedInt), a.Int64())
 	case sqlite.TypeFloat:
 		return binary.BigEndian.AppendUint64(append(b, packedFloat), math.Float64bits(a.Float()))
 	case sqlite.TypeText:
-		p := lib.Xsqlite3_value_text(a.tls, a.ptr)
-		return appendPackedBytes(append(b, packedText), p, lib.Xsqlite3_value_bytes(a.tls, a.ptr))
+		return appendPackedBytes(append(b, packedText), a.View())
 	case sqlite.TypeBlob:
-		p := lib.Xsqlite3_value_blob(a.tls, a.ptr)
-		return appendPackedBytes(append(b, packedBlob), p, lib.Xsqlite3_value_bytes(a.tls, a.ptr))
+		return appendPackedBytes(append(b, packedBlob), a.View())
 	}
 	return append(b, packedNull)
 }
 
-func appendPackedBytes(b []byte, p uintptr, n int32) []byte {
-	b = binary.AppendUvarint(b, uint64(n))
-	if n > 0 {
-		b = append(b, libc.GoBytes(p, int(n))...)
-	}
-	return b
+func appendPackedBytes(b, v []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
 // packDatum packs a value as cleave_pack does.

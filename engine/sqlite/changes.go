@@ -112,7 +112,7 @@ func shapeOf(db *sqlite.Conn, table string) (tableShape, error) {
 			break
 		}
 		if stmt.ColumnInt64(4) != 0 {
-			return t, refused("a prepared transaction that writes to the table \"" + table + "\", which has no rowid,")
+			return t, value.Unsupported("a prepared transaction that writes to the table \"" + table + "\", which has no rowid,")
 		}
 		name := stmt.ColumnText(0)
 		hidden[strings.ToLower(name)] = true
@@ -137,7 +137,7 @@ func shapeOf(db *sqlite.Conn, table string) (tableShape, error) {
 			return t, nil
 		}
 	}
-	return t, refused("a prepared transaction that writes to the table \"" + table + "\", whose columns are named rowid, _rowid_ and oid,")
+	return t, value.Unsupported("a prepared transaction that writes to the table \"" + table + "\", whose columns are named rowid, _rowid_ and oid,")
 }
 
 // writeChanges writes the stream of what the transaction has done so far.
@@ -263,7 +263,7 @@ func (r *changeReader) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n > 2*valueMax {
+	if n > 2*value.Max {
 		return "", fmt.Errorf("a value of %d bytes", n)
 	}
 	if uint64(cap(r.buf)) < n {

@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/sqlguard"
@@ -25,21 +26,12 @@ const (
 	planMax       = 256      // cached plans
 	preparedMax   = 10000
 	portalMax     = 1000
-	valueMax      = 256 << 20 // one value
 	savepointMax  = 1000
 	stmtsPerPlan  = 4
 	statementSize = 8 << 20
 )
 
 var errClosed = errors.New("sqlite: the conversation is closed")
-
-func refused(what string) error {
-	return sqlstate.Refuse(what+" is not supported on a SQLite shard", "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
-}
-
-func tooBig() error {
-	return sqlstate.New(sqlstate.ProgramLimitExceeded, "a value is larger than %d MiB", valueMax>>20)
-}
 
 func checkNesting(text string) error {
 	return sqlguard.Check(text, sqlguard.Limits{Bytes: statementSize})
@@ -52,7 +44,7 @@ type Conn struct {
 	db       *sqlite.Conn
 	shard    *Shard
 	writers  *writerQueue
-	env      *env
+	env      *function.Env
 	cat      *catalog
 	settings settings
 	user     string
@@ -98,6 +90,8 @@ type Conn struct {
 	deadline  time.Time
 	wake      chan struct{}
 	currval   map[uint32]int64
+	failedRow []value.Datum // see captureRow
+	scratch   []byte        // of the functions that triggers call
 	maxQueue  int
 	brokenKey string
 	verb      string // what the statement is called in an error
@@ -478,7 +472,7 @@ func (c *Conn) handle(f wire.Frame) bool {
 	case wire.CopyDataF, wire.CopyDoneF, wire.CopyFail:
 		return true // left over from a COPY that was refused
 	case wire.FunctionF:
-		err = refused("the function call message")
+		err = value.Unsupported("the function call message")
 		c.fail(err)
 		c.ready()
 		return true

@@ -9,6 +9,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -30,8 +31,8 @@ func (c *Conn) ofTheFile(e *sqlstate.Error) error {
 
 // mapError turns SQLite's errors into PostgreSQL's.
 func (c *Conn) mapError(err error) error {
-	if c.env.err != nil {
-		err, c.env.err = c.env.err, nil
+	if c.env.Err != nil {
+		err, c.env.Err = c.env.Err, nil
 	}
 	var e *sqlstate.Error
 	if errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -112,7 +113,7 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 				if row[i].Kind == 0 {
 					return "null", true
 				}
-				b, err := value.Append(nil, col.Type, row[i], c.env.loc)
+				b, err := value.Append(nil, col.Type, row[i], c.env.Loc)
 				return string(b), err == nil
 			}
 		}
@@ -222,7 +223,7 @@ func (d *tableDef) uniqueByColumns(what string) (string, []int16) {
 func (c *Conn) captureRow(p *portal) []value.Datum {
 	d := p.plan.table
 	c.endPortal(p)
-	c.env.capture = nil
+	c.failedRow = nil
 	if c.cachedExec("SAVEPOINT cleave_capture") != nil {
 		return nil
 	}
@@ -259,24 +260,25 @@ func (c *Conn) captureRow(p *portal) []value.Datum {
 		row, err := stmt.Step()
 		if err != nil {
 			if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
-				c.env.capture = nil
+				c.failedRow = nil
 			}
 			break
 		}
 		if !row {
-			c.env.capture = nil // it did not fail again: its values are not known
+			c.failedRow = nil // it did not fail again: its values are not known
 			break
 		}
 	}
-	c.env.err = nil
-	return c.env.capture
+	c.env.Err = nil
+	return c.failedRow
 }
 
-func init() {
-	defVolatile("cleave_capture", -1, func(v *env, a []arg) (value.Datum, error) {
-		v.capture = v.capture[:0]
+// captureFunction notes the row at which a statement fails.
+func captureFunction(c *Conn) function.Def {
+	return function.Volatile("cleave_capture", -1, func(_ *function.Env, a []function.Arg) (value.Datum, error) {
+		c.failedRow = c.failedRow[:0]
 		for _, x := range a {
-			v.capture = append(v.capture, valueDatum(x))
+			c.failedRow = append(c.failedRow, x.Datum())
 		}
 		return value.Datum{}, nil
 	})
@@ -357,7 +359,7 @@ func (c *Conn) broken(p *portal, t *tableDef, k *constraintDef, changed *tableDe
 			c.cachedExec("RELEASE cleave_capture")
 			c.exec("PRAGMA defer_foreign_keys = OFF")
 		}
-		c.env.err = nil
+		c.env.Err = nil
 	}()
 	stmt, _, err := c.db.PrepareTransient(p.plan.sql)
 	if err != nil {
@@ -418,7 +420,7 @@ func (c *Conn) orphan(t, ref *tableDef, k *constraintDef) (values []string, foun
 		if err != nil {
 			return nil, true, nil
 		}
-		b, err := value.Append(nil, col.Type, dt, c.env.loc)
+		b, err := value.Append(nil, col.Type, dt, c.env.Loc)
 		if err != nil {
 			return nil, true, nil
 		}

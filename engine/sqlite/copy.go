@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -91,7 +92,7 @@ func (f *copyFormat) option(d *pg.DefElem, from bool) (err error) {
 		}
 	case "freeze":
 		if f.freeze, err = copyBool(d); err == nil && f.freeze && !from {
-			err = refused("COPY TO with FREEZE")
+			err = value.Unsupported("COPY TO with FREEZE")
 		}
 	case "delimiter", "null", "quote", "escape":
 	case "header":
@@ -111,7 +112,7 @@ func (f *copyFormat) option(d *pg.DefElem, from bool) (err error) {
 		f.forceNull, err = copyList(d)
 	case "encoding":
 		if v := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(copyText(d))); v != "utf8" && v != "unicode" {
-			err = refused("COPY in another encoding than UTF8")
+			err = value.Unsupported("COPY in another encoding than UTF8")
 		}
 	default:
 		err = sqlstate.New(sqlstate.SyntaxError, "option \"%s\" not recognized", d.Defname)

@@ -54,7 +54,7 @@ func badFile(format string, args ...any) *sqlstate.Error {
 
 func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string) error {
 	if s.WhereClause != nil {
-		return refused("COPY FROM with WHERE")
+		return value.Unsupported("COPY FROM with WHERE")
 	}
 	d := c.translator(text).copyTable(s.Relation, true)
 	if d.view != nil {
@@ -63,7 +63,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 	switch fresh, known := c.tx.fresh[[2]string{d.Schema, d.Name}]; {
 	case !f.freeze || fresh && c.tx.saves.Len() == 0: // rows are never older than their transaction here: there is nothing to freeze
 	case known || c.tx.saves.Len() > 0:
-		return refused("COPY with FREEZE after a savepoint")
+		return value.Unsupported("COPY with FREEZE after a savepoint")
 	default:
 		return sqlstate.New(sqlstate.ObjectNotInState, "cannot perform COPY FREEZE because the table was not created or truncated in the current subtransaction")
 	}
@@ -72,7 +72,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 		return err
 	}
 	if len(cols) == 0 {
-		return refused("COPY FROM into a table without columns")
+		return value.Unsupported("COPY FROM into a table without columns")
 	}
 	names, marks, oids := make([]string, len(cols)), make([]string, len(cols)), make([]uint32, len(cols))
 	for i, col := range cols {
@@ -341,8 +341,8 @@ func (in *copyIn) insert(c *Conn) error {
 		err = stmt.Reset()
 	}
 	if err != nil {
-		if c.env.err != nil {
-			err, c.env.err = c.env.err, nil
+		if c.env.Err != nil {
+			err, c.env.Err = c.env.Err, nil
 		}
 		return c.mapError(c.explainConstraint(in.row, err))
 	}

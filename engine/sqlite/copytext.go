@@ -176,8 +176,8 @@ func (c *copyReader) line() (string, error) {
 			piece = c.long
 		}
 		if err == bufio.ErrBufferFull {
-			if len(c.long) > valueMax+(64<<20) {
-				return "", tooBig()
+			if len(c.long) > value.Max+(64<<20) {
+				return "", value.TooBig()
 			}
 			continue
 		}

@@ -39,7 +39,7 @@ const (
 // planDeclare plans DECLARE ... CURSOR.
 func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) {
 	if s.Options&cursorBinary != 0 {
-		return nil, refused("a BINARY cursor")
+		return nil, value.Unsupported("a BINARY cursor")
 	}
 	if s.Options&cursorScroll != 0 && s.Options&cursorNoScroll != 0 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot specify both SCROLL and NO SCROLL")
@@ -59,7 +59,7 @@ func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) 
 		}
 		inner.evicted = true
 		if inner.write || inner.locks && hold {
-			return refused("this query of a cursor")
+			return value.Unsupported("this query of a cursor")
 		}
 		if err := c.portals.Free([]byte(s.Portalname)); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (c *Conn) planFetch(s *pg.FetchStmt, text string) (*plan, error) {
 			return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
 		}
 		if k.cursor == nil || k.plan.kind != queryPlan {
-			return refused("FETCH from a portal of the protocol")
+			return value.Unsupported("FETCH from a portal of the protocol")
 		}
 		if !s.Ismove && !sameColumns(p.plan.cols, k.plan.cols) {
 			return sqlstate.ChangedResult()
@@ -312,8 +312,8 @@ func (c *Conn) holdPortal(k *portal) error {
 	for {
 		row, ok, err := c.stepRow(k)
 		if err != nil {
-			if c.env.err != nil {
-				err, c.env.err = c.env.err, nil
+			if c.env.Err != nil {
+				err, c.env.Err = c.env.Err, nil
 			}
 			return err
 		}

@@ -70,7 +70,7 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 		case pg.ObjectType_OBJECT_INDEX:
 			tag = "ALTER INDEX"
 		case pg.ObjectType_OBJECT_SCHEMA:
-			return nil, refused("ALTER SCHEMA ... RENAME")
+			return nil, value.Unsupported("ALTER SCHEMA ... RENAME")
 		}
 		return ddl(tag, func(t *translator, p *portal) { c.rename(t, s.RenameStmt) })
 	case *pg.Node_IndexStmt:
@@ -98,7 +98,7 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 		return nil, sqlstate.Refuse("a SQLite shard has no sequences: a rolled back transaction would give a number out twice", "Use uuid with gen_random_uuid(), or a PostgreSQL shard.")
 	}
 	name := strings.TrimPrefix(fmt.Sprintf("%T", raw.Stmt.GetNode()), "*pg_query.Node_")
-	return nil, refused("the statement " + strings.TrimSuffix(name, "Stmt"))
+	return nil, value.Unsupported("the statement " + strings.TrimSuffix(name, "Stmt"))
 }
 
 // creationSchema finds the schema of a new object.
@@ -261,7 +261,7 @@ type columnConstraint struct {
 func (c *Conn) must(err error) {
 	if err != nil {
 		if strings.Contains(err.Error(), "non-deterministic") {
-			err = refused("a function that is not immutable in a constraint or index")
+			err = value.Unsupported("a function that is not immutable in a constraint or index")
 		}
 		fail(err)
 	}

@@ -9,6 +9,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -65,7 +66,7 @@ func (c *Conn) keysBroken() (bool, error) {
 	if c.tx.suspect {
 		return true, nil
 	}
-	tls, db, err := raw(c.db)
+	tls, db, err := function.Handle(c.db)
 	if err != nil {
 		return false, err
 	}

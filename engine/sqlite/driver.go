@@ -16,6 +16,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -480,7 +481,7 @@ func (s *Shard) connect(params map[string]string) (*Conn, error) {
 
 // newConn makes a conversation over an open database.
 func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
-	c := &Conn{db: db, env: &env{loc: time.UTC}, user: "cleave", database: "cleave", params: map[string]string{},
+	c := &Conn{db: db, env: &function.Env{Loc: time.UTC}, user: "cleave", database: "cleave", params: map[string]string{},
 		prepared: pgbackend.Statements[*prepared]{Max: preparedMax, Gone: func(s *prepared) { s.plan.unpin() }}, helpers: map[string]*sqlite.Stmt{}, filled: map[*systemTable]int64{},
 		wake: make(chan struct{}), interrupt: make(chan struct{}), currval: map[uint32]int64{}, maxQueue: queueMax + 256<<20}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: c.forgetPortal}
@@ -516,13 +517,12 @@ func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 	}
 	c.params["session_authorization"] = c.user
 	c.out = c.out[:0]
-	c.bindEnv()
 	stop, err := watchRows(db, &c.touched)
 	if err != nil {
 		return nil, err
 	}
 	c.unwatch = stop
-	if err := register(db, c.env); err != nil {
+	if err := function.Register(db, c.env, functionsOf(c)...); err != nil {
 		return nil, err
 	}
 	stmt, _, err := db.PrepareTransient("SELECT value FROM cleave_meta WHERE key = 'generation'")

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -49,7 +50,7 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 			code = sqlstate.UndefinedObject
 		}
 		if what == "function" {
-			return nil, refused("DROP FUNCTION")
+			return nil, value.Unsupported("DROP FUNCTION")
 		}
 		return ddl("DROP "+strings.ToUpper(what), func(t *translator, p *portal) {
 			for _, o := range s.Objects {
@@ -66,7 +67,7 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 			}
 		})
 	}
-	return nil, refused("this DROP")
+	return nil, value.Unsupported("this DROP")
 }
 
 func rangeVarOf(o *pg.Node) *pg.RangeVar {

@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -393,4 +394,49 @@ func (t *translator) windowSpec(w *pg.WindowDef) string {
 		parts = append(parts, frame)
 	}
 	return "(" + strings.Join(parts, " ") + ")"
+}
+
+// routerFunction translates the functions of the schema cleave_internal that stand in
+// defaults: what routers evaluate fails here, so that nobody gets a value twice.
+// uuidv7() needs no router.
+func (t *translator) routerFunction(f *pg.FuncCall, name string) (e expr, ok bool) {
+	if f.AggStar || f.AggDistinct || f.Over != nil || f.AggFilter != nil || len(f.AggOrder) > 0 {
+		return e, false
+	}
+	e = expr{typ: pgoid.Int8, mod: -1, name: name}
+	switch {
+	case name == "uuidv7" && len(f.Args) == 0:
+		e.typ, e.sql = pgoid.UUID, "cleave_uuidv7()"
+	case name == "next_id" && len(f.Args) == 0:
+		e.sql = "cleave_router_value('')"
+	case name == "nextval" && (len(f.Args) == 1 || len(f.Args) == 2) && constText(f.Args[0]) != nil:
+		e.sql = "cleave_router_value(" + quote.Text(constText(f.Args[0]).Sval) + ")"
+	default:
+		return e, false
+	}
+	t.volatile++
+	return e, true
+}
+
+// constText is a text constant, also with the cast to text by which PostgreSQL prints it; nil for all else.
+func constText(n *pg.Node) *pg.String {
+	if c := n.GetTypeCast(); c != nil && builtinName(c.TypeName) == "text" {
+		n = c.Arg
+	}
+	return n.GetAConst().GetSval()
+}
+
+// recordHash is hash_record_extended(ROW(x), seed) of a date or a bytea, which is
+// how PostgreSQL is asked for the hash of those (keyspace.HashExpr). Other rows
+// are not known here.
+func (t *translator) recordHash(f *pg.FuncCall) (expr, bool) {
+	if len(f.Args) != 2 || f.Over != nil || len(f.Args[0].GetRowExpr().GetArgs()) != 1 {
+		return expr{}, false
+	}
+	x := t.expr(f.Args[0].GetRowExpr().Args[0])
+	if x.typ != pgoid.Date && x.typ != pgoid.Bytea {
+		return expr{}, false
+	}
+	seed := t.coerce(t.expr(f.Args[1]), pgoid.Int8, -1, pgcatalog.Implicit)
+	return expr{sql: call("cleave_hash_extended", x.sql, seed.sql, int64(x.typ)), typ: pgoid.Int8, mod: -1, name: "hash_record_extended"}, true
 }

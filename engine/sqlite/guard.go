@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/keyspace"
@@ -47,60 +48,15 @@ const guardSchema = `CREATE TABLE IF NOT EXISTS cleave_owned (
   table_oid INTEGER NOT NULL, kind TEXT NOT NULL, low, high,
   PRIMARY KEY (table_oid, kind, low)) WITHOUT ROWID`
 
-type guardScratch struct{ buf []byte }
-
-// keyValue makes a shard key value of a stored one.
-func keyValue(oid uint32, d value.Datum) (keyspace.Value, error) {
-	ty, ok := keyspace.TypeByOID(oid)
-	if !ok {
-		return keyspace.Value{}, sqlstate.New(sqlstate.InternalError, "type %s cannot be a shard key", value.TypeName(oid))
-	}
-	if d.Kind == 'i' {
-		return keyspace.Int(ty, d.Int), nil
-	}
-	return keyspace.Str(ty, d.Str), nil
-}
-
-func keyOf(types string, a []arg) (keyspace.Key, error) {
-	k := make(keyspace.Key, 0, len(a))
-	for i, f := range strings.Split(types, ",") {
-		if i >= len(a) {
-			break
-		}
-		v, err := keyValue(value.ParseOID(f), valueDatum(a[i]))
-		if err != nil {
-			return nil, err
-		}
-		k = append(k, v)
-	}
-	return k, nil
-}
-
-func defGuards() {
-	// cleave_hash(seed, types, columns...): the position in a hash keyspace.
-	def("cleave_hash", -1, func(v *env, a []arg) (value.Datum, error) {
-		k, err := keyOf(a[1].Text(), a[2:])
-		if err != nil {
-			return failV(err)
-		}
-		return intV(keyspace.HashKey(a[0].Int64(), k))
-	})
-	// cleave_key(types, columns...): the ordered encoding of a key.
-	def("cleave_key", -1, func(v *env, a []arg) (value.Datum, error) {
-		k, err := keyOf(a[0].Text(), a[1:])
-		if err != nil {
-			return failV(err)
-		}
-		v.guardKeys.buf = keyspace.AppendOrdered(v.guardKeys.buf[:0], k)
-		return blobV(string(v.guardKeys.buf))
-	})
+// guardFunction is what triggers call when a write is not the shard's.
+func guardFunction(c *Conn) function.Def {
 	// cleave_refuse(table, keyspace, epoch, strategy, seed, types, columns...) raises ZC001. Without columns
 	// the seed is the other epoch.
-	defVolatile("cleave_refuse", -1, func(v *env, a []arg) (value.Datum, error) {
+	return function.Volatile("cleave_refuse", -1, func(v *function.Env, a []function.Arg) (value.Datum, error) {
 		r := engine.Refusal{Keyspace: a[1].Text(), Epoch: uint64(a[2].Int64())}
 		cols := a[6:]
-		if both := (&guardDef{Keyspace: r.Keyspace, Epoch: r.Epoch, Also: uint64(a[4].Int64())}); len(cols) == 0 && both.said(v.conn.settings.get(engine.EpochSetting)) {
-			return intV(0)
+		if both := (&guardDef{Keyspace: r.Keyspace, Epoch: r.Epoch, Also: uint64(a[4].Int64())}); len(cols) == 0 && both.said(c.settings.get(engine.EpochSetting)) {
+			return value.Int(0), nil
 		}
 		e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalMessage)
 		if len(cols) == 0 {
@@ -111,9 +67,9 @@ func defGuards() {
 			null = null || x.Type() == sqlite.TypeNull
 		}
 		if !null && len(cols) > 0 {
-			k, err := keyOf(a[5].Text(), cols)
+			k, err := function.KeyOf(a[5].Text(), cols)
 			if err != nil {
-				return failV(err)
+				return value.Datum{}, err
 			}
 			if keyspace.Strategy(a[3].Text()) == keyspace.Hash {
 				r.Position = itoa(keyspace.HashKey(a[4].Int64(), k))
@@ -123,7 +79,7 @@ func defGuards() {
 		}
 		e.Detail, e.Hint, e.Table = r.Detail(), engine.RefusalHint, a[0].Text()
 		e.Retry = sqlstate.RetryTransaction
-		return failV(e)
+		return value.Datum{}, e
 	})
 }
 

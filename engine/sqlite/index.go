@@ -73,7 +73,7 @@ func (c *Conn) duplicateKey(d *tableDef, ix *indexDef) string {
 		if err != nil {
 			return ""
 		}
-		b, err := value.Append(nil, col.Type, v, c.env.loc)
+		b, err := value.Append(nil, col.Type, v, c.env.Loc)
 		if err != nil {
 			return ""
 		}

@@ -339,10 +339,10 @@ func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []value.Dat
 // textParam reads a parameter in text format.
 func (c *Conn) textParam(oid uint32, text string) (value.Datum, error) {
 	if isReg(oid) {
-		i, err := c.env.reg(oid, text)
+		i, err := c.translator("").regIn(oid, text)
 		return value.Int(i), err
 	}
-	return value.In(oid, text, c.env.loc)
+	return value.In(oid, text, c.env.Loc)
 }
 
 func (c *Conn) describe(body []byte) error {
@@ -408,8 +408,8 @@ func (c *Conn) execute(body []byte) error {
 		return nil
 	}
 	if err = c.startExecute(p, rows, false); err != nil {
-		if c.env.err != nil {
-			err, c.env.err = c.env.err, nil
+		if c.env.Err != nil {
+			err, c.env.Err = c.env.Err, nil
 		}
 		err = c.explainConstraint(p, err)
 	}

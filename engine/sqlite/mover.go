@@ -15,6 +15,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -120,7 +121,7 @@ func (c *Conn) startMover() error {
 			return err
 		}
 	}
-	tls, db, err := raw(c.db)
+	tls, db, err := function.Handle(c.db)
 	if err != nil {
 		return err
 	}

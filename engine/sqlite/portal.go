@@ -273,8 +273,8 @@ func (c *Conn) stepActive() {
 }
 
 func (c *Conn) statementFailed(p *portal, err error) {
-	if c.env.err != nil {
-		err, c.env.err = c.env.err, nil
+	if c.env.Err != nil {
+		err, c.env.Err = c.env.Err, nil
 	}
 	err = c.explainConstraint(p, err)
 	c.fail(err)
@@ -377,8 +377,8 @@ func (c *Conn) finish(p *portal, sqlStmt bool) error {
 	if sqlStmt && p.plan.write && p.plan.table != nil {
 		n = int64(c.db.Changes())
 	}
-	if c.env.err != nil {
-		c.env.err = nil
+	if c.env.Err != nil {
+		c.env.Err = nil
 	}
 	p.done = true
 	c.endPortal(p)
@@ -442,8 +442,8 @@ func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 			dst = strconv.AppendInt(dst, p.stmt.ColumnInt64(i), 10)
 		case ty == sqlite.TypeText && (col.class == value.ClassText || col.class == value.ClassBpchar || col.class == value.ClassVoid || col.class == value.ClassJSON && col.typ == pgoid.JSON || !binaryFormat && col.class != value.ClassInt && col.class != value.ClassFloat && col.class != value.ClassBlob && col.class != value.ClassInterval && !isReg(col.typ)):
 			n := p.stmt.ColumnLen(i)
-			if n > valueMax {
-				return dst, tooBig()
+			if n > value.Max {
+				return dst, value.TooBig()
 			}
 			dst = grow(dst, n)
 			p.stmt.ColumnBytes(i, dst[at+4:])
@@ -481,12 +481,12 @@ func grow(dst []byte, n int) []byte {
 
 func (c *Conn) appendValue(dst []byte, typ uint32, d value.Datum, binaryFormat bool) ([]byte, error) {
 	if binaryFormat {
-		return value.AppendBinary(dst, typ, d, c.env.loc)
+		return value.AppendBinary(dst, typ, d, c.env.Loc)
 	}
 	if isReg(typ) {
-		return append(dst, c.env.regOut(typ, d.Int)...), nil
+		return append(dst, c.regOut(typ, d.Int)...), nil
 	}
-	return value.Append(dst, typ, d, c.env.loc)
+	return value.Append(dst, typ, d, c.env.Loc)
 }
 
 func (c *Conn) appendStaticRow(dst []byte, p *portal, row []value.Datum) ([]byte, error) {

@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -117,7 +118,7 @@ func (c *Conn) prepareTx(gid string) error {
 }
 
 func (c *Conn) savePrepared(gid string, locks bool, changes *spool) error {
-	args := []value.Datum{value.Text(gid), value.Text(c.user), value.Text(c.database), value.Int(clock()), value.Int(b2i(locks))}
+	args := []value.Datum{value.Text(gid), value.Text(c.user), value.Text(c.database), value.Int(value.Now()), value.Int(b2i(locks))}
 	err := execArgs(c.db, "INSERT INTO cleave_prepared (gid, owner, database, prepared, locks) VALUES (?, ?, ?, ?, ?)", args...)
 	if code := sqlite.ErrCode(err); code == sqlite.ResultConstraintPrimaryKey || code == sqlite.ResultConstraintUnique {
 		return sqlstate.New(sqlstate.DuplicateObject, "transaction identifier \"%s\" is already in use", gid)
@@ -275,7 +276,7 @@ func (s *Shard) openFinisher() (*Conn, error) {
 
 // configure sets one of SQLite's options of a connection and looks whether it took.
 func configure(conn *sqlite.Conn, op, value int32) error {
-	tls, db, err := raw(conn)
+	tls, db, err := function.Handle(conn)
 	if err != nil {
 		return err
 	}
@@ -321,8 +322,8 @@ func (c *Conn) endPrepared(gid string, commit bool) error {
 	err := c.endPreparedOn(db, gid, commit)
 	db.SetInterrupt(nil)
 	if err != nil {
-		if a.conn.env.err != nil {
-			err, a.conn.env.err = a.conn.env.err, nil
+		if a.conn.env.Err != nil {
+			err, a.conn.env.Err = a.conn.env.Err, nil
 		}
 		if !db.AutocommitEnabled() && run(db, "ROLLBACK") != nil {
 			a.conn.release()

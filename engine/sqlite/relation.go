@@ -75,7 +75,7 @@ func (c *Conn) FillRelation(name string, frames []byte) error {
 		for i, cell := range cells {
 			var v value.Datum
 			if cell != nil {
-				if v, err = value.In(d.Columns[i].Type, string(cell), c.env.loc); err != nil {
+				if v, err = value.In(d.Columns[i].Type, string(cell), c.env.Loc); err != nil {
 					return sqlstate.Wrap(err, sqlstate.InternalError, "relation %s, column %s", name, d.Columns[i].Name)
 				}
 			}

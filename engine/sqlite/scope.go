@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -266,3 +267,5 @@ func (t *translator) star(table, schema string, loc int32) []expr {
 func (d *tableDef) placed() bool {
 	return d != nil && d.system == nil && !d.relation && !d.static && d.column("rowid") == nil
 }
+
+func itoa(i int64) string { return strconv.FormatInt(i, 10) }

@@ -302,7 +302,7 @@ func (c *Conn) settingChanged(name string) {
 	switch name {
 	case "timezone":
 		if loc, _, err := value.LoadZone(v); err == nil {
-			c.env.loc = loc
+			c.env.Loc = loc
 		}
 		s.version++
 	case "search_path":
@@ -439,7 +439,7 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 			return nil
 		})
 	case *pg.Node_PrepareStmt, *pg.Node_ExecuteStmt:
-		return nil, refused("PREPARE and EXECUTE as statements")
+		return nil, value.Unsupported("PREPARE and EXECUTE as statements")
 	case *pg.Node_DeallocateStmt:
 		name, tag := s.DeallocateStmt.Name, "DEALLOCATE"
 		if name == "" {
@@ -486,7 +486,7 @@ type controlFn func(tag string, fn func(c *Conn, p *portal) error) (*plan, error
 
 func (c *Conn) planTransaction(s *pg.TransactionStmt, control controlFn) (*plan, error) {
 	if s.Chain {
-		return nil, refused("AND CHAIN")
+		return nil, value.Unsupported("AND CHAIN")
 	}
 	name := s.SavepointName
 	switch s.Kind {
@@ -578,7 +578,7 @@ func (c *Conn) planTransaction(s *pg.TransactionStmt, control controlFn) (*plan,
 			return c.endPrepared(gid, commit)
 		})
 	}
-	return nil, refused("this transaction statement")
+	return nil, value.Unsupported("this transaction statement")
 }
 
 func (c *Conn) transactionModes(opts []*pg.Node) error {
@@ -633,11 +633,11 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 				return nil
 			})
 		}
-		return nil, refused("SET " + name)
+		return nil, value.Unsupported("SET " + name)
 	case pg.VariableSetKind_VAR_RESET_ALL:
 		return control("RESET", func(c *Conn, p *portal) error { c.resetAll(); return nil })
 	case pg.VariableSetKind_VAR_SET_CURRENT:
-		return nil, refused("SET ... FROM CURRENT")
+		return nil, value.Unsupported("SET ... FROM CURRENT")
 	case pg.VariableSetKind_VAR_RESET, pg.VariableSetKind_VAR_SET_DEFAULT:
 		tag := "RESET"
 		if s.Kind == pg.VariableSetKind_VAR_SET_DEFAULT {
@@ -669,7 +669,7 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 			}
 			return nil, sqlstate.Refuse("a SQLite shard does not take a time zone given as an interval", "SET TIME ZONE 'Europe/Berlin'.")
 		default:
-			return nil, refused("this value of SET")
+			return nil, value.Unsupported("this value of SET")
 		}
 	}
 	v := strings.Join(parts, ", ")

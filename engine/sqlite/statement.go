@@ -116,7 +116,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 
 func (c *Conn) translator(text string) *translator {
 	return &translator{
-		cat: c.cat, relations: c.relations, path: c.settings.path, loc: c.env.loc, text: text,
+		cat: c.cat, relations: c.relations, path: c.settings.path, loc: c.env.Loc, text: text,
 		systems: map[*systemTable]bool{}, reads: map[uint32]bool{},
 		session: sessionInfo{user: c.user, database: c.database, schemas: c.effectivePath()},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -100,13 +101,24 @@ func systemEmitters() {
 	}
 }
 
-// bindEnv connects the functions registered on the connection to the conversation.
-func (c *Conn) bindEnv() {
-	c.env.conn = c
-	c.env.reg = func(oid uint32, text string) (int64, error) {
-		return c.translator("").regIn(oid, text)
+// functionsOf are the functions that SQLite calls for one conversation only.
+func functionsOf(c *Conn) []function.Def {
+	list := append(moveFunctions(c), guardFunction(c), captureFunction(c))
+	for _, f := range systemFunctions {
+		list = append(list, function.Volatile(f.name, f.args, func(_ *function.Env, a []function.Arg) (value.Datum, error) {
+			for _, x := range a {
+				if x.Type() == sqlite.TypeNull && f.name != "cleave_set_config" {
+					return value.Datum{}, nil
+				}
+			}
+			return f.fn(c, a)
+		}))
 	}
-	c.env.regOut = c.regOut
+	return list
+}
+
+func (c *Conn) regIn(oid uint32, text string) (int64, error) {
+	return c.translator("").regIn(oid, text)
 }
 
 // regType is the input of regtype: names as format_type prints them, and type names, perhaps quoted and with their schema.
@@ -185,7 +197,7 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 	case pgoid.Regrole:
 		return ownerOID, nil
 	}
-	return 0, refused("the type " + value.TypeName(oid))
+	return 0, value.Unsupported("the type " + value.TypeName(oid))
 }
 
 // relation finds the OID of a table, index or catalogue relation.
@@ -387,33 +399,30 @@ func (c *Conn) constraintDef(d *tableDef, k *constraintDef) string {
 	return s
 }
 
-func defSystem() {
-	sys := func(name string, n int, fn func(c *Conn, a []arg) (value.Datum, error)) {
-		defVolatile(name, n, func(v *env, a []arg) (value.Datum, error) {
-			for _, x := range a {
-				if x.Type() == sqlite.TypeNull {
-					return value.Datum{}, nil
-				}
-			}
-			return fn(v.conn, a)
-		})
-	}
-	sys("cleave_version", 0, func(c *Conn, a []arg) (value.Datum, error) {
-		return textV("PostgreSQL " + ServerVersion + " (Cleave, on SQLite " + lookupVersion() + ")")
-	})
-	sys("cleave_session", 1, func(c *Conn, a []arg) (value.Datum, error) {
+// systemFunction is a function that reads the conversation, or changes it. But for cleave_set_config they give NULL for any NULL.
+type systemFunction struct {
+	name string
+	args int
+	fn   func(c *Conn, a []function.Arg) (value.Datum, error)
+}
+
+var systemFunctions = []systemFunction{
+	{"cleave_version", 0, func(c *Conn, a []function.Arg) (value.Datum, error) {
+		return value.Text("PostgreSQL " + ServerVersion + " (Cleave, on SQLite " + lookupVersion() + ")"), nil
+	}},
+	{"cleave_session", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		switch a[0].Text() {
 		case "database":
-			return textV(c.database)
+			return value.Text(c.database), nil
 		case "schema":
 			if p := c.effectivePath(); len(p) > 0 {
-				return textV(p[0])
+				return value.Text(p[0]), nil
 			}
 			return value.Datum{}, nil
 		}
-		return textV(c.user)
-	})
-	sys("cleave_schemas", 1, func(c *Conn, a []arg) (value.Datum, error) {
+		return value.Text(c.user), nil
+	}},
+	{"cleave_schemas", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		arr := value.Array{}
 		if a[0].Int64() != 0 {
 			arr = append(arr, value.Elem{Text: catalogSchema})
@@ -421,53 +430,41 @@ func defSystem() {
 		for _, s := range c.effectivePath() {
 			arr = append(arr, value.Elem{Text: s})
 		}
-		return textV(arr.String())
-	})
-	defLax("cleave_second", 2, func(v *env, a []arg) (value.Datum, error) { return valueDatum(a[1]), nil })
-	defLax("cleave_format_type", 2, func(v *env, a []arg) (value.Datum, error) {
-		if a[0].Type() == sqlite.TypeNull {
-			return value.Datum{}, nil
-		}
-		mod := int32(value.NoModifier)
-		if a[1].Type() != sqlite.TypeNull {
-			mod = int32(a[1].Int64())
-		}
-		return textV(value.FormatType(uint32(a[0].Int64()), mod))
-	})
-	sys("cleave_visible", 1, func(c *Conn, a []arg) (value.Datum, error) {
+		return value.Text(arr.String()), nil
+	}},
+	{"cleave_visible", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		schema, name := c.relationName(uint32(a[0].Int64()))
 		if name == "" {
 			return value.Datum{}, nil
 		}
-		return boolV(c.visible(schema, name))
-	})
-	def("cleave_true", 1, func(v *env, a []arg) (value.Datum, error) { return intV(1) })
-	sys("cleave_indexdef", 3, func(c *Conn, a []arg) (value.Datum, error) {
+		return value.Bool(c.visible(schema, name)), nil
+	}},
+	{"cleave_indexdef", 3, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		for _, d := range c.cat.tables {
 			if ix := d.index(uint32(a[0].Int64())); ix != nil {
 				n := int(a[1].Int64())
 				if n == 0 {
-					return textV(c.indexDef(d, ix))
+					return value.Text(c.indexDef(d, ix)), nil
 				}
 				if n < 1 || n > len(ix.Columns) {
-					return textV("")
+					return value.Text(""), nil
 				}
-				return textV(quote.PGIdent(d.byNum(ix.Columns[n-1].Num).Name))
+				return value.Text(quote.PGIdent(d.byNum(ix.Columns[n-1].Num).Name)), nil
 			}
 		}
 		return value.Datum{}, nil
-	})
-	sys("cleave_role", 1, func(c *Conn, a []arg) (value.Datum, error) {
+	}},
+	{"cleave_role", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		switch n := a[0].Int64(); n {
 		case ownerOID:
-			return textV(c.user)
+			return value.Text(c.user), nil
 		case databaseOwnerOID:
-			return textV("pg_database_owner")
+			return value.Text("pg_database_owner"), nil
 		default:
-			return textV("unknown (OID=" + itoa(n) + ")")
+			return value.Text("unknown (OID=" + itoa(n) + ")"), nil
 		}
-	})
-	sys("cleave_constraintdef", 2, func(c *Conn, a []arg) (value.Datum, error) {
+	}},
+	{"cleave_constraintdef", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		for _, d := range c.cat.tables {
 			for i := range d.Constraints {
 				if d.Constraints[i].OID == uint32(a[0].Int64()) {
@@ -475,21 +472,21 @@ func defSystem() {
 					if d.Constraints[i].Type == "c" && a[1].Int64() != 0 {
 						s = "CHECK (" + d.Constraints[i].Expr + ")"
 					}
-					return textV(s)
+					return value.Text(s), nil
 				}
 			}
 		}
 		return value.Datum{}, nil
-	})
-	sys("cleave_viewdef", 1, func(c *Conn, a []arg) (value.Datum, error) {
+	}},
+	{"cleave_viewdef", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		if s, ok := c.viewText(uint32(a[0].Int64())); ok {
-			return textV(s)
+			return value.Text(s), nil
 		}
 		return value.Datum{}, nil
-	})
-	sys("cleave_proc_result", 1, func(c *Conn, a []arg) (value.Datum, error) {
+	}},
+	{"cleave_proc_result", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		if s, ok := virtualText("pg_get_function_result", uint32(a[0].Int64())); ok {
-			return textV(s)
+			return value.Text(s), nil
 		}
 		p := value.Builtin.Function(uint32(a[0].Int64()))
 		if p == nil {
@@ -499,54 +496,38 @@ func defSystem() {
 		if p.Set {
 			s = "SETOF " + s
 		}
-		return textV(s)
-	})
-	for name, function := range map[string]string{"cleave_proc_arguments": "pg_get_function_arguments", "cleave_proc_identity": "pg_get_function_identity_arguments"} {
-		sys(name, 1, func(c *Conn, a []arg) (value.Datum, error) {
-			if s, ok := virtualText(function, uint32(a[0].Int64())); ok {
-				return textV(s)
-			}
-			p := value.Builtin.Function(uint32(a[0].Int64()))
-			if p == nil {
-				return value.Datum{}, nil
-			}
-			var names []string
-			for _, t := range p.Args {
-				names = append(names, value.TypeName(t))
-			}
-			return textV(strings.Join(names, ", "))
-		})
-	}
-	comment := func(s string) (value.Datum, error) {
-		if s == "" {
-			return value.Datum{}, nil
-		}
-		return textV(s)
-	}
-	sys("cleave_col_description", 2, func(c *Conn, a []arg) (value.Datum, error) {
+		return value.Text(s), nil
+	}},
+	{"cleave_proc_arguments", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
+		return procArguments(a, "pg_get_function_arguments")
+	}},
+	{"cleave_proc_identity", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
+		return procArguments(a, "pg_get_function_identity_arguments")
+	}},
+	{"cleave_col_description", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		if d := c.cat.byOID[uint32(a[0].Int64())]; d != nil {
 			if col := d.byNum(int16(a[1].Int64())); col != nil {
-				return comment(col.Comment)
+				return textOrNull(col.Comment), nil
 			}
 		}
 		return value.Datum{}, nil
-	})
-	sys("cleave_obj_description", 1, func(c *Conn, a []arg) (value.Datum, error) {
+	}},
+	{"cleave_obj_description", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		oid := uint32(a[0].Int64())
 		if s, ok := virtualText("obj_description", oid); ok {
-			return textV(s)
+			return value.Text(s), nil
 		}
 		if d := c.cat.byOID[oid]; d != nil {
-			return comment(d.Comment)
+			return textOrNull(d.Comment), nil
 		}
 		for _, s := range c.cat.schemas {
 			if s.OID == oid {
-				return comment(s.Comment)
+				return textOrNull(s.Comment), nil
 			}
 		}
 		return value.Datum{}, nil
-	})
-	sys("cleave_table_size", 2, func(c *Conn, a []arg) (value.Datum, error) {
+	}},
+	{"cleave_table_size", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		oid := uint32(a[0].Int64())
 		d := c.cat.byOID[oid]
 		var names []string
@@ -572,45 +553,44 @@ func defSystem() {
 			// SQLite keeps no sizes; the pages are counted.
 			size, err := c.queryInt("SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name = " + quote.Text(n) + " AND aggregate = TRUE")
 			if err != nil {
-				return failV(refused("the size of a table"))
+				return value.Datum{}, value.Unsupported("the size of a table")
 			}
 			total += size
 		}
-		return intV(total)
-	})
-	sys("cleave_database_size", 0, func(c *Conn, a []arg) (value.Datum, error) {
+		return value.Int(total), nil
+	}},
+	{"cleave_database_size", 0, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		n, err := c.queryInt("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
-		return intOr(n, err)
-	})
-	def("cleave_size_pretty", 1, func(v *env, a []arg) (value.Datum, error) { return textV(sizePretty(a[0].Int64())) })
-	sys("cleave_reg_in", 2, func(c *Conn, a []arg) (value.Datum, error) {
-		return intOr(c.env.reg(uint32(a[0].Int64()), a[1].Text()))
-	})
-	sys("cleave_reg_out", 2, func(c *Conn, a []arg) (value.Datum, error) {
-		return textV(c.regOut(uint32(a[0].Int64()), a[1].Int64()))
-	})
-	sys("cleave_to_reg", 2, func(c *Conn, a []arg) (value.Datum, error) {
-		n, err := c.env.reg(uint32(a[0].Int64()), a[1].Text())
+		return function.IntOr(n, err)
+	}},
+	{"cleave_reg_in", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
+		return function.IntOr(c.translator("").regIn(uint32(a[0].Int64()), a[1].Text()))
+	}},
+	{"cleave_reg_out", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
+		return value.Text(c.regOut(uint32(a[0].Int64()), a[1].Int64())), nil
+	}},
+	{"cleave_to_reg", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
+		n, err := c.translator("").regIn(uint32(a[0].Int64()), a[1].Text())
 		if err != nil {
 			return value.Datum{}, nil
 		}
-		return intV(n)
-	})
-	sys("cleave_setting", 2, func(c *Conn, a []arg) (value.Datum, error) {
+		return value.Int(n), nil
+	}},
+	{"cleave_setting", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		_, v, err := c.show(a[0].Text())
 		if err != nil {
 			if a[1].Int64() != 0 {
 				return value.Datum{}, nil
 			}
-			return failV(err)
+			return value.Datum{}, err
 		}
-		return textV(v)
-	})
-	defVolatile("cleave_set_config", 3, func(e *env, a []arg) (value.Datum, error) {
+		return value.Text(v), nil
+	}},
+	{"cleave_set_config", 3, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull {
-			return failV(sqlstate.New(sqlstate.NullNotAllowed, "SET requires parameter name"))
+			return value.Datum{}, sqlstate.New(sqlstate.NullNotAllowed, "SET requires parameter name")
 		}
-		c, name, local := e.conn, a[0].Text(), a[2].Type() != sqlite.TypeNull && a[2].Int64() != 0
+		name, local := a[0].Text(), a[2].Type() != sqlite.TypeNull && a[2].Int64() != 0
 		err := error(nil)
 		if a[1].Type() == sqlite.TypeNull {
 			err = c.resetOne(name, local)
@@ -618,14 +598,37 @@ func defSystem() {
 			err = c.assign(name, a[1].Text(), local)
 		}
 		if err != nil {
-			return failV(err)
+			return value.Datum{}, err
 		}
 		_, v, err := c.show(name)
 		if err != nil {
-			return failV(err)
+			return value.Datum{}, err
 		}
-		return textV(v)
-	})
+		return value.Text(v), nil
+	}},
+}
+
+// procArguments are a function's arguments as the function of PostgreSQL with the name prints them.
+func procArguments(a []function.Arg, name string) (value.Datum, error) {
+	if s, ok := virtualText(name, uint32(a[0].Int64())); ok {
+		return value.Text(s), nil
+	}
+	p := value.Builtin.Function(uint32(a[0].Int64()))
+	if p == nil {
+		return value.Datum{}, nil
+	}
+	var names []string
+	for _, t := range p.Args {
+		names = append(names, value.TypeName(t))
+	}
+	return value.Text(strings.Join(names, ", ")), nil
+}
+
+func textOrNull(s string) value.Datum {
+	if s == "" {
+		return value.Datum{}
+	}
+	return value.Text(s)
 }
 
 var lookupVersion = func() func() string {
@@ -637,35 +640,3 @@ var lookupVersion = func() func() string {
 		return v
 	}
 }()
-
-// sizePretty is pg_size_pretty.
-func sizePretty(n int64) string {
-	units := []string{"bytes", "kB", "MB", "GB", "TB", "PB"}
-	limits := []int64{10 * 1024, 20*1024 - 1, 20*1024 - 1, 20*1024 - 1, 20*1024 - 1, 1 << 62}
-	abs := func(v int64) int64 {
-		if v < 0 {
-			return -v
-		}
-		return v
-	}
-	rounds := []bool{false, true, true, true, true, true}
-	bits := []int{0, 9, 19, 29, 39, 49}
-	v := n
-	for i := range units {
-		if abs(v) < limits[i] || i == len(units)-1 {
-			if rounds[i] {
-				if v >= 0 {
-					v = (v + 1) / 2
-				} else {
-					v = (v - 1) / 2
-				}
-			}
-			return strconv.FormatInt(v, 10) + " " + units[i]
-		}
-		if i+1 < len(units) {
-			shift := bits[i+1] - bits[i]
-			v /= 1 << shift
-		}
-	}
-	return ""
-}

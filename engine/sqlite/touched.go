@@ -7,6 +7,8 @@ import (
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine/sqlite/function"
 )
 
 // touched are the rows that a transaction has written, by table: SQLite's
@@ -84,7 +86,7 @@ var hooked = struct {
 // any statement is prepared: SQLite deletes a whole table without telling of its
 // rows otherwise. The returned function ends it.
 func watchRows(conn *sqlite.Conn, t *touched) (stop func(), err error) {
-	tls, db, err := raw(conn)
+	tls, db, err := function.Handle(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func watchRows(conn *sqlite.Conn, t *touched) (stop func(), err error) {
 	id := hooked.next
 	hooked.m[id] = t
 	hooked.mu.Unlock()
-	lib.Xsqlite3_preupdate_hook(tls, db, funcPointer(rowChanges), id)
+	lib.Xsqlite3_preupdate_hook(tls, db, function.Pointer(rowChanges), id)
 	return func() {
 		hooked.mu.Lock()
 		delete(hooked.m, id)

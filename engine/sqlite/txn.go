@@ -7,6 +7,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -52,7 +53,7 @@ type txState struct {
 	suspect    bool        // keys may be broken of which SQLite does not know any more, see checksAgain
 	lost       bool
 	ddl        bool
-	started    bool // txTime is set
+	started    bool // TxTime is set
 	local      []savedSetting
 	captured   []uint32 // captures that have a row of this transaction in the log
 	// fresh are the tables that were created or truncated, by schema and name; true: outside of all savepoints. COPY with FREEZE asks.
@@ -146,10 +147,10 @@ func (c *Conn) begin(write bool) error {
 	if c.db == nil {
 		return errClosed
 	}
-	now := clock()
-	c.env.stmtTime = now
+	now := value.Now()
+	c.env.StmtTime = now
 	if !c.tx.started {
-		c.tx.started, c.env.txTime = true, now
+		c.tx.started, c.env.TxTime = true, now
 		if c.tx.block == txNone {
 			c.tx.repeatable = c.settings.defaultRepeatable()
 			c.tx.readOnly = c.settings.get("default_transaction_read_only") == "on"
@@ -650,11 +651,11 @@ func (c *Conn) startBlock() {
 	if c.tx.block == txNone && !c.tx.implicit {
 		c.resetTx()
 	}
-	now := clock()
+	now := value.Now()
 	if !c.tx.started {
-		c.tx.started, c.env.txTime = true, now
+		c.tx.started, c.env.TxTime = true, now
 	}
-	c.env.stmtTime = now
+	c.env.StmtTime = now
 	c.tx.block, c.tx.implicit = txOpen, false
 	c.tx.repeatable = c.settings.defaultRepeatable()
 	c.tx.readOnly = c.settings.get("default_transaction_read_only") == "on"

@@ -83,7 +83,7 @@ func (c *Conn) addVirtual(cat *catalog, schema string, t *engine.VirtualTable, o
 			var d value.Datum
 			if !v.Null {
 				var err error
-				if d, err = value.In(t.Columns[i].OID, v.String, c.env.loc); err != nil {
+				if d, err = value.In(t.Columns[i].OID, v.String, c.env.Loc); err != nil {
 					return sqlstate.Wrap(err, sqlstate.InternalError, "virtual table %s, column %s", t.Name, t.Columns[i].Name)
 				}
 			}

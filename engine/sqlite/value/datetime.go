@@ -31,6 +31,9 @@ const (
 	TimestampEnd int64 = 9223371331200000000
 )
 
+// Now returns the present in microseconds since 2000-01-01.
+func Now() int64 { return time.Now().UnixMicro() - EpochDays*MicrosPerDay }
+
 // Civil returns the proleptic Gregorian date of a day since 2000-01-01.
 func Civil(days int64) (y int64, m, d int) {
 	z := days + EpochDays + 719468

@@ -33,6 +33,9 @@ func Int(i int64) Datum { return Datum{Kind: 'i', Int: i} }
 // Text is a TEXT.
 func Text(s string) Datum { return Datum{Kind: 't', Str: s} }
 
+// Float is a REAL.
+func Float(f float64) Datum { return Datum{Kind: 'f', Float: f} }
+
 // Blob is a BLOB.
 func Blob(s string) Datum { return Datum{Kind: 'b', Str: s} }
 

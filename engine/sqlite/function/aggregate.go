@@ -1,4 +1,4 @@
-package sqlite
+package function
 
 import (
 	"math"
@@ -10,16 +10,13 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 )
 
-func defAggregates() {
-	agg := func(name string, args int, mk func(v *env, n int) aggregator) {
-		aggregateDefs = append(aggregateDefs, aggregateDef{name: name, args: args, make: mk})
-	}
-	agg("cleave_sum_num", 1, func(v *env, _ int) aggregator { return &numericSum{} })
-	agg("cleave_avg_num", 1, func(v *env, _ int) aggregator { return &numericSum{avg: true} })
-	agg("cleave_sum_float", 1, func(v *env, _ int) aggregator { return &floatSum{} })
-	agg("cleave_avg_float", 1, func(v *env, _ int) aggregator { return &floatSum{avg: true} })
-	agg("cleave_string_agg", 2, func(v *env, _ int) aggregator { return &stringAgg{} })
-	agg("cleave_array_agg", 2, func(v *env, _ int) aggregator { return &arrayAgg{env: v} })
+var aggregateDefs = []aggregateDef{
+	{name: "cleave_sum_num", args: 1, make: func(v *Env) aggregator { return &numericSum{} }},
+	{name: "cleave_avg_num", args: 1, make: func(v *Env) aggregator { return &numericSum{avg: true} }},
+	{name: "cleave_sum_float", args: 1, make: func(v *Env) aggregator { return &floatSum{} }},
+	{name: "cleave_avg_float", args: 1, make: func(v *Env) aggregator { return &floatSum{avg: true} }},
+	{name: "cleave_string_agg", args: 2, make: func(v *Env) aggregator { return &stringAgg{} }},
+	{name: "cleave_array_agg", args: 2, make: func(v *Env) aggregator { return &arrayAgg{env: v} }},
 }
 
 // numericSum is sum and avg of integers (as numeric) and numeric.
@@ -34,11 +31,11 @@ type numericSum struct {
 	scales  map[int]int64
 }
 
-func (s *numericSum) Step(a []arg) error { return s.step(a[0], 1) }
+func (s *numericSum) Step(a []Arg) error { return s.step(a[0], 1) }
 
-func (s *numericSum) Inverse(a []arg) error { return s.step(a[0], -1) }
+func (s *numericSum) Inverse(a []Arg) error { return s.step(a[0], -1) }
 
-func (s *numericSum) step(v arg, sign int64) error {
+func (s *numericSum) step(v Arg, sign int64) error {
 	if v.Type() == sqlite.TypeNull {
 		return nil
 	}
@@ -98,11 +95,11 @@ func (s *numericSum) Value() (value.Datum, error) {
 	}
 	switch {
 	case s.special[0] > 0 || s.special[1] > 0 && s.special[2] > 0:
-		return textV("NaN")
+		return value.Text("NaN"), nil
 	case s.special[1] > 0:
-		return textV("Infinity")
+		return value.Text("Infinity"), nil
 	case s.special[2] > 0:
-		return textV("-Infinity")
+		return value.Text("-Infinity"), nil
 	}
 	total := value.Numeric{N: big.NewInt(s.small)}
 	if s.sum != nil {
@@ -115,7 +112,7 @@ func (s *numericSum) Value() (value.Datum, error) {
 		}
 		t, err := total.Add(value.Numeric{N: s.sum, Scale: s.scale})
 		if err != nil {
-			return failV(err)
+			return value.Datum{}, err
 		}
 		total = t.Trunc(shown)
 	}
@@ -124,7 +121,7 @@ func (s *numericSum) Value() (value.Datum, error) {
 	}
 	r, err := total.Div(value.NumericOf(s.n))
 	if err != nil {
-		return failV(err)
+		return value.Datum{}, err
 	}
 	return numV(r, nil)
 }
@@ -137,7 +134,7 @@ type floatSum struct {
 	sxx float64 // squared differences: PostgreSQL's avg fails when they overflow
 }
 
-func (s *floatSum) Step(a []arg) error {
+func (s *floatSum) Step(a []Arg) error {
 	if a[0].Type() == sqlite.TypeNull {
 		return nil
 	}
@@ -163,8 +160,8 @@ func (s *floatSum) Step(a []arg) error {
 	return nil
 }
 
-func (s *floatSum) Inverse(a []arg) error {
-	return refused("a moving window frame over double precision")
+func (s *floatSum) Inverse(a []Arg) error {
+	return value.Unsupported("a moving window frame over double precision")
 }
 
 func (s *floatSum) Value() (value.Datum, error) {
@@ -172,9 +169,9 @@ func (s *floatSum) Value() (value.Datum, error) {
 		return value.Datum{}, nil
 	}
 	if s.avg {
-		return floatV(s.sum / float64(s.n))
+		return value.Float(s.sum / float64(s.n)), nil
 	}
-	return floatV(s.sum)
+	return value.Float(s.sum), nil
 }
 
 // stringAgg is string_agg: the first separator is not used, a NULL one is empty.
@@ -183,7 +180,7 @@ type stringAgg struct {
 	begun bool
 }
 
-func (s *stringAgg) Step(a []arg) error {
+func (s *stringAgg) Step(a []Arg) error {
 	if a[0].Type() == sqlite.TypeNull {
 		return nil
 	}
@@ -192,38 +189,38 @@ func (s *stringAgg) Step(a []arg) error {
 	}
 	s.begun = true
 	s.b.WriteString(a[0].Text())
-	if s.b.Len() > valueMax {
-		return tooBig()
+	if s.b.Len() > value.Max {
+		return value.TooBig()
 	}
 	return nil
 }
 
-func (s *stringAgg) Inverse(a []arg) error {
-	return refused("string_agg over a moving window frame")
+func (s *stringAgg) Inverse(a []Arg) error {
+	return value.Unsupported("string_agg over a moving window frame")
 }
 
 func (s *stringAgg) Value() (value.Datum, error) {
 	if !s.begun {
 		return value.Datum{}, nil
 	}
-	return textV(s.b.String())
+	return value.Text(s.b.String()), nil
 }
 
 type arrayAgg struct {
-	env  *env
+	env  *Env
 	arr  value.Array
 	size int
 }
 
-func (s *arrayAgg) Step(a []arg) error {
+func (s *arrayAgg) Step(a []Arg) error {
 	if a[1].Type() == sqlite.TypeNull {
 		s.arr = append(s.arr, value.Elem{Null: true})
 		return nil
 	}
-	b, err := value.Append(nil, uint32(a[0].Int64()), valueDatum(a[1]), s.env.loc)
+	b, err := value.Append(nil, uint32(a[0].Int64()), a[1].Datum(), s.env.Loc)
 	if err == nil {
-		if s.size += len(b) + 16; s.size > valueMax {
-			err = tooBig()
+		if s.size += len(b) + 16; s.size > value.Max {
+			err = value.TooBig()
 		}
 	}
 	if err != nil {
@@ -233,13 +230,13 @@ func (s *arrayAgg) Step(a []arg) error {
 	return nil
 }
 
-func (s *arrayAgg) Inverse(a []arg) error {
-	return refused("array_agg over a moving window frame")
+func (s *arrayAgg) Inverse(a []Arg) error {
+	return value.Unsupported("array_agg over a moving window frame")
 }
 
 func (s *arrayAgg) Value() (value.Datum, error) {
 	if s.arr == nil {
 		return value.Datum{}, nil
 	}
-	return textV(s.arr.String())
+	return value.Text(s.arr.String()), nil
 }

@@ -1,9 +1,10 @@
-package sqlite
+package function
 
 import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -20,33 +21,43 @@ import (
 // that the statement would go on with the message as its value. A guard's refusal
 // or a division by zero must stop it. TestFunctionErrorStopsStatement holds this.
 
-// arg is an argument of a function, valid during the call.
-type arg struct {
+// Arg is an argument of a function, valid during the call.
+type Arg struct {
 	tls *libc.TLS
 	ptr uintptr
 }
 
 // Type returns SQLite's storage class.
-func (a arg) Type() sqlite.ColumnType {
+func (a Arg) Type() sqlite.ColumnType {
 	return sqlite.ColumnType(lib.Xsqlite3_value_type(a.tls, a.ptr))
 }
 
 // Int64 returns an INTEGER.
-func (a arg) Int64() int64 { return lib.Xsqlite3_value_int64(a.tls, a.ptr) }
+func (a Arg) Int64() int64 { return lib.Xsqlite3_value_int64(a.tls, a.ptr) }
 
 // Float returns a REAL.
-func (a arg) Float() float64 { return lib.Xsqlite3_value_double(a.tls, a.ptr) }
+func (a Arg) Float() float64 { return lib.Xsqlite3_value_double(a.tls, a.ptr) }
 
 // Text returns a TEXT.
-func (a arg) Text() string {
+func (a Arg) Text() string {
 	p := lib.Xsqlite3_value_text(a.tls, a.ptr)
 	return copyString(p, lib.Xsqlite3_value_bytes(a.tls, a.ptr))
 }
 
 // Blob returns a BLOB, or the bytes of a TEXT.
-func (a arg) Blob() []byte {
+func (a Arg) Blob() []byte {
 	p := lib.Xsqlite3_value_blob(a.tls, a.ptr)
 	return []byte(copyString(p, lib.Xsqlite3_value_bytes(a.tls, a.ptr)))
+}
+
+// View returns the bytes of a TEXT or BLOB where SQLite has them: valid during the call, and not to be changed.
+func (a Arg) View() []byte {
+	p := lib.Xsqlite3_value_blob(a.tls, a.ptr)
+	n := lib.Xsqlite3_value_bytes(a.tls, a.ptr)
+	if p == 0 || n <= 0 {
+		return nil
+	}
+	return libc.GoBytes(p, int(n))
 }
 
 func copyString(p uintptr, n int32) string {
@@ -58,15 +69,15 @@ func copyString(p uintptr, n int32) string {
 
 // aggregator is one evaluation of an aggregate.
 type aggregator interface {
-	Step(a []arg) error
+	Step(a []Arg) error
 	// Inverse takes back the oldest Step, for moving window frames.
-	Inverse(a []arg) error
+	Inverse(a []Arg) error
 	Value() (value.Datum, error)
 }
 
 type registered struct {
-	env *env
-	fn  *funcDef
+	env *Env
+	fn  *Def
 	agg *aggregateDef
 }
 
@@ -101,12 +112,13 @@ func putPointer(b []byte, v uintptr) {
 	}
 }
 
-func funcPointer[T any](f T) uintptr {
+// Pointer is a Go function as SQLite calls it.
+func Pointer[T any](f T) uintptr {
 	return *(*uintptr)(unsafe.Pointer(&struct{ f T }{f}))
 }
 
-// raw returns the connection's handle, which the wrapper keeps to itself.
-func raw(conn *sqlite.Conn) (*libc.TLS, uintptr, error) {
+// Handle returns the connection's handle, which the wrapper keeps to itself.
+func Handle(conn *sqlite.Conn) (*libc.TLS, uintptr, error) {
 	v := reflect.ValueOf(conn).Elem()
 	tls, db := v.FieldByName("tls"), v.FieldByName("conn")
 	if !tls.IsValid() || tls.Type() != reflect.TypeOf((*libc.TLS)(nil)) || !db.IsValid() || db.Kind() != reflect.Uintptr {
@@ -115,9 +127,9 @@ func raw(conn *sqlite.Conn) (*libc.TLS, uintptr, error) {
 	return (*libc.TLS)(tls.UnsafePointer()), uintptr(db.Uint()), nil
 }
 
-// register makes Cleave's functions and collations known to a connection.
-func register(conn *sqlite.Conn, v *env) error {
-	tls, db, err := raw(conn)
+// Register makes the library's functions and collations known to a connection, and own beside them.
+func Register(conn *sqlite.Conn, v *Env, own ...Def) error {
+	tls, db, err := Handle(conn)
 	if err != nil {
 		return err
 	}
@@ -133,23 +145,22 @@ func register(conn *sqlite.Conn, v *env) error {
 		handles.mu.Unlock()
 		var rc int32
 		if r.fn != nil {
-			rc = lib.Xsqlite3_create_function_v2(tls, db, cname, int32(args), flags, id, funcPointer(callScalar), 0, 0, funcPointer(dropHandle))
+			rc = lib.Xsqlite3_create_function_v2(tls, db, cname, int32(args), flags, id, Pointer(callScalar), 0, 0, Pointer(dropHandle))
 		} else {
 			rc = lib.Xsqlite3_create_window_function(tls, db, cname, int32(args), flags, id,
-				funcPointer(callStep), funcPointer(callFinal), funcPointer(callValue), funcPointer(callInverse), funcPointer(dropHandle))
+				Pointer(callStep), Pointer(callFinal), Pointer(callValue), Pointer(callInverse), Pointer(dropHandle))
 		}
 		if rc != lib.SQLITE_OK {
 			return fmt.Errorf("sqlite: register %s: %w", name, sqlite.ResultCode(rc).ToError())
 		}
 		return nil
 	}
-	for i := range funcDefs {
-		d := &funcDefs[i]
+	for _, d := range slices.Concat(miscFunctions, intFunctions, floatFunctions, numericFunctions, textFunctions, timeFunctions, keyFunctions, own) {
 		flags := int32(lib.SQLITE_UTF8 | lib.SQLITE_INNOCUOUS)
 		if !d.volatile {
 			flags |= lib.SQLITE_DETERMINISTIC
 		}
-		if err := create(d.name, d.args, flags, &registered{env: v, fn: d}); err != nil {
+		if err := create(d.name, d.args, flags, &registered{env: v, fn: &d}); err != nil {
 			return err
 		}
 	}
@@ -176,17 +187,17 @@ func lookupFunc(tls *libc.TLS, ctx uintptr) *registered {
 	return r
 }
 
-func args(buf []arg, tls *libc.TLS, n int32, values uintptr) []arg {
+func args(buf []Arg, tls *libc.TLS, n int32, values uintptr) []Arg {
 	list := libc.GoBytes(values, int(n)*pointerSize)
 	for i := range int(n) {
-		buf = append(buf, arg{tls, getPointer(list[i*pointerSize:])})
+		buf = append(buf, Arg{tls, getPointer(list[i*pointerSize:])})
 	}
 	return buf
 }
 
 func callScalar(tls *libc.TLS, ctx uintptr, n int32, values uintptr) {
 	r := lookupFunc(tls, ctx)
-	var room [8]arg
+	var room [8]Arg
 	a := args(room[:0], tls, n, values)
 	if !r.fn.lax {
 		for i := range a {
@@ -202,10 +213,10 @@ func callScalar(tls *libc.TLS, ctx uintptr, n int32, values uintptr) {
 
 // setResult gives the value to SQLite. An error stops the statement; its
 // SQLSTATE and fields wait in env.err, since SQLite carries only its text.
-func setResult(tls *libc.TLS, ctx uintptr, v *env, d value.Datum, err error) {
+func setResult(tls *libc.TLS, ctx uintptr, v *Env, d value.Datum, err error) {
 	if err != nil {
-		if v.err == nil {
-			v.err = err
+		if v.Err == nil {
+			v.Err = err
 		}
 		setError(tls, ctx, err)
 		return
@@ -259,7 +270,7 @@ func evaluation(tls *libc.TLS, ctx uintptr, r *registered) (aggregator, uintptr)
 	if id == 0 {
 		id = newHandle()
 		putPointer(mem, id)
-		handles.aggs[id] = r.agg.make(r.env, r.agg.args)
+		handles.aggs[id] = r.agg.make(r.env)
 	}
 	return handles.aggs[id], id
 }
@@ -296,7 +307,7 @@ func callFinal(tls *libc.TLS, ctx uintptr) {
 	if x == nil {
 		return
 	}
-	if r.env.err == nil {
+	if r.env.Err == nil {
 		d, err := x.Value()
 		setResult(tls, ctx, r.env, d, err)
 	}
@@ -305,16 +316,17 @@ func callFinal(tls *libc.TLS, ctx uintptr) {
 	handles.mu.Unlock()
 }
 
-func valueDatum(v arg) value.Datum {
-	switch v.Type() {
+// Datum returns a copy of the argument.
+func (a Arg) Datum() value.Datum {
+	switch a.Type() {
 	case sqlite.TypeInteger:
-		return value.Int(v.Int64())
+		return value.Int(a.Int64())
 	case sqlite.TypeFloat:
-		return value.Datum{Kind: 'f', Float: v.Float()}
+		return value.Datum{Kind: 'f', Float: a.Float()}
 	case sqlite.TypeText:
-		return value.Text(v.Text())
+		return value.Text(a.Text())
 	case sqlite.TypeBlob:
-		return value.Blob(string(v.Blob()))
+		return value.Blob(string(a.Blob()))
 	}
 	return value.Datum{}
 }

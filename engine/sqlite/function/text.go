@@ -1,4 +1,4 @@
-package sqlite
+package function
 
 import (
 	"crypto/md5"
@@ -24,37 +24,41 @@ import (
 // are those of that locale, compared for every code point with PostgreSQL on
 // glibc), length counts characters.
 
-func defTexts() {
-	runes := utf8.RuneCountInString
-	def("cleave_varchar", 2, func(v *env, a []arg) (value.Datum, error) {
+// textFunctions are the functions of text and bytea.
+var textFunctions = []Def{
+	Strict("cleave_varchar", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		s, n := a[0].Text(), int(a[1].Int64())
-		if len(s) <= n || runes(s) <= n {
-			return textV(s)
+		if len(s) <= n || utf8.RuneCountInString(s) <= n {
+			return value.Text(s), nil
 		}
 		cut := value.Prefix(s, n)
 		if strings.Trim(s[len(cut):], " ") != "" {
-			return failV(sqlstate.New("22001", "value too long for type character varying(%d)", n))
+			return value.Datum{}, sqlstate.New("22001", "value too long for type character varying(%d)", n)
 		}
-		return textV(cut)
-	})
-	def("cleave_bpchar", 3, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(cut), nil
+	}),
+	Strict("cleave_bpchar", 3, func(v *Env, a []Arg) (value.Datum, error) {
 		s, n := a[0].Text(), int(a[1].Int64())
-		if c := runes(s); c < n {
-			return textV(s + strings.Repeat(" ", n-c))
+		if c := utf8.RuneCountInString(s); c < n {
+			return value.Text(s + strings.Repeat(" ", n-c)), nil
 		}
 		cut := value.Prefix(s, n)
 		if a[2].Int64() == 0 && strings.Trim(s[len(cut):], " ") != "" {
-			return failV(sqlstate.New("22001", "value too long for type character(%d)", n))
+			return value.Datum{}, sqlstate.New("22001", "value too long for type character(%d)", n)
 		}
-		return textV(cut)
-	})
-	def("cleave_octets", 1, func(v *env, a []arg) (value.Datum, error) { return intV(int64(len(a[0].Text()))) })
-	def("cleave_byteacat", 2, func(v *env, a []arg) (value.Datum, error) {
-		return blobV(string(a[0].Blob()) + string(a[1].Blob()))
-	})
-	def("cleave_lower", 1, func(v *env, a []arg) (value.Datum, error) { return textV(strings.Map(unicode.ToLower, a[0].Text())) })
-	def("cleave_upper", 1, func(v *env, a []arg) (value.Datum, error) { return textV(strings.Map(unicode.ToUpper, a[0].Text())) })
-	def("cleave_initcap", 1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(cut), nil
+	}),
+	Strict("cleave_octets", 1, func(v *Env, a []Arg) (value.Datum, error) { return value.Int(int64(len(a[0].Text()))), nil }),
+	Strict("cleave_byteacat", 2, func(v *Env, a []Arg) (value.Datum, error) {
+		return value.Blob(string(a[0].Blob()) + string(a[1].Blob())), nil
+	}),
+	Strict("cleave_lower", 1, func(v *Env, a []Arg) (value.Datum, error) {
+		return value.Text(strings.Map(unicode.ToLower, a[0].Text())), nil
+	}),
+	Strict("cleave_upper", 1, func(v *Env, a []Arg) (value.Datum, error) {
+		return value.Text(strings.Map(unicode.ToUpper, a[0].Text())), nil
+	}),
+	Strict("cleave_initcap", 1, func(v *Env, a []Arg) (value.Datum, error) {
 		var b strings.Builder
 		inWord := false
 		for _, r := range a[0].Text() {
@@ -68,51 +72,19 @@ func defTexts() {
 				inWord = true
 			case r >= utf8.RuneSelf:
 				// Whether it is part of a word depends on the C library's version.
-				return failV(sqlstate.Refuse("initcap of the character '"+string(r)+"' is not supported on a SQLite shard", "Use it on letters that have upper and lower case."))
+				return value.Datum{}, sqlstate.Refuse("initcap of the character '"+string(r)+"' is not supported on a SQLite shard", "Use it on letters that have upper and lower case.")
 			default:
 				inWord = r >= '0' && r <= '9'
 			}
 			b.WriteRune(r)
 		}
-		return textV(b.String())
-	})
-	substr := func(v *env, a []arg) (value.Datum, error) {
-		from, to := a[1].Int64(), int64(1)<<40
-		if len(a) == 3 {
-			if a[2].Int64() < 0 {
-				return failV(sqlstate.New("22011", "negative substring length not allowed"))
-			}
-			to = from + a[2].Int64()
-		}
-		from = max(from, 1)
-		if to <= from {
-			return textV("")
-		}
-		s := a[0].Text()
-		s = s[len(value.Prefix(s, int(from-1))):]
-		return textV(value.Prefix(s, int(to-from)))
-	}
-	subbytes := func(v *env, a []arg) (value.Datum, error) {
-		from, to := a[1].Int64(), int64(1)<<40
-		if len(a) == 3 {
-			if a[2].Int64() < 0 {
-				return failV(sqlstate.New("22011", "negative substring length not allowed"))
-			}
-			to = from + a[2].Int64()
-		}
-		b := string(a[0].Blob())
-		from = max(from, 1) - 1
-		to = min(to-1, int64(len(b)))
-		if to <= from {
-			return blobV("")
-		}
-		return blobV(b[from:to])
-	}
-	for _, n := range []int{2, 3} {
-		def("cleave_substr", n, substr)
-		def("cleave_subbytes", n, subbytes)
-	}
-	def("cleave_trim", 3, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(b.String()), nil
+	}),
+	Strict("cleave_substr", 2, substr),
+	Strict("cleave_substr", 3, substr),
+	Strict("cleave_subbytes", 2, subbytes),
+	Strict("cleave_subbytes", 3, subbytes),
+	Strict("cleave_trim", 3, func(v *Env, a []Arg) (value.Datum, error) {
 		s, set, how := a[0].Text(), a[1].Text(), a[2].Int64()
 		if how&1 != 0 {
 			s = strings.TrimLeft(s, set)
@@ -120,75 +92,75 @@ func defTexts() {
 		if how&2 != 0 {
 			s = strings.TrimRight(s, set)
 		}
-		return textV(s)
-	})
-	def("cleave_replace", 3, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(s), nil
+	}),
+	Strict("cleave_replace", 3, func(v *Env, a []Arg) (value.Datum, error) {
 		if a[1].Text() == "" {
-			return textV(a[0].Text())
+			return value.Text(a[0].Text()), nil
 		}
-		return textV(strings.ReplaceAll(a[0].Text(), a[1].Text(), a[2].Text()))
-	})
-	def("cleave_left", 2, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(strings.ReplaceAll(a[0].Text(), a[1].Text(), a[2].Text())), nil
+	}),
+	Strict("cleave_left", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		s, n := a[0].Text(), a[1].Int64()
 		if n < 0 {
-			n += int64(runes(s))
+			n += int64(utf8.RuneCountInString(s))
 		}
-		return textV(value.Prefix(s, int(max(n, 0))))
-	})
-	def("cleave_right", 2, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(value.Prefix(s, int(max(n, 0)))), nil
+	}),
+	Strict("cleave_right", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		s, n := a[0].Text(), a[1].Int64()
-		count := int64(runes(s))
+		count := int64(utf8.RuneCountInString(s))
 		skip := count - n
 		if n < 0 {
 			skip = -n
 		}
-		return textV(s[len(value.Prefix(s, int(min(max(skip, 0), count)))):])
-	})
-	def("cleave_pad", 4, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(s[len(value.Prefix(s, int(min(max(skip, 0), count)))):]), nil
+	}),
+	Strict("cleave_pad", 4, func(v *Env, a []Arg) (value.Datum, error) {
 		s, n, fill := a[0].Text(), a[1].Int64(), a[2].Text()
 		if n > 1<<26 {
-			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested length too large"))
+			return value.Datum{}, sqlstate.New(sqlstate.ProgramLimitExceeded, "requested length too large")
 		}
 		n = max(n, 0)
-		count := int64(runes(s))
+		count := int64(utf8.RuneCountInString(s))
 		if count >= n {
-			return textV(value.Prefix(s, int(n)))
+			return value.Text(value.Prefix(s, int(n))), nil
 		}
 		if fill == "" {
-			return textV(s)
+			return value.Text(s), nil
 		}
 		need := int(n - count)
-		pad := value.Prefix(strings.Repeat(fill, need/runes(fill)+1), need)
+		pad := value.Prefix(strings.Repeat(fill, need/utf8.RuneCountInString(fill)+1), need)
 		if a[3].Int64() == 1 {
-			return textV(pad + s)
+			return value.Text(pad + s), nil
 		}
-		return textV(s + pad)
-	})
-	def("cleave_reverse", 1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(s + pad), nil
+	}),
+	Strict("cleave_reverse", 1, func(v *Env, a []Arg) (value.Datum, error) {
 		r := []rune(a[0].Text())
 		for i, j := 0, len(r)-1; i < j; i, j = i+1, j-1 {
 			r[i], r[j] = r[j], r[i]
 		}
-		return textV(string(r))
-	})
-	def("cleave_repeat", 2, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(string(r)), nil
+	}),
+	Strict("cleave_repeat", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		n := max(a[1].Int64(), 0)
 		if n*int64(len(a[0].Text())) > 1<<28 {
-			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested length too large"))
+			return value.Datum{}, sqlstate.New(sqlstate.ProgramLimitExceeded, "requested length too large")
 		}
-		return textV(strings.Repeat(a[0].Text(), int(n)))
-	})
-	def("cleave_strpos", 2, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(strings.Repeat(a[0].Text(), int(n))), nil
+	}),
+	Strict("cleave_strpos", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		i := strings.Index(a[0].Text(), a[1].Text())
 		if i < 0 {
-			return intV(0)
+			return value.Int(0), nil
 		}
-		return intV(int64(runes(a[0].Text()[:i])) + 1)
-	})
-	def("cleave_split_part", 3, func(v *env, a []arg) (value.Datum, error) {
+		return value.Int(int64(utf8.RuneCountInString(a[0].Text()[:i])) + 1), nil
+	}),
+	Strict("cleave_split_part", 3, func(v *Env, a []Arg) (value.Datum, error) {
 		s, sep, n := a[0].Text(), a[1].Text(), a[2].Int64()
 		if n == 0 {
-			return failV(sqlstate.New(sqlstate.InvalidParameterValue, "field position must not be zero"))
+			return value.Datum{}, sqlstate.New(sqlstate.InvalidParameterValue, "field position must not be zero")
 		}
 		parts := []string{s}
 		if sep != "" && s != "" {
@@ -198,14 +170,14 @@ func defTexts() {
 			n += int64(len(parts)) + 1
 		}
 		if n < 1 || n > int64(len(parts)) {
-			return textV("")
+			return value.Text(""), nil
 		}
-		return textV(parts[n-1])
-	})
-	def("cleave_starts_with", 2, func(v *env, a []arg) (value.Datum, error) {
-		return boolV(strings.HasPrefix(a[0].Text(), a[1].Text()))
-	})
-	def("cleave_translate", 3, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(parts[n-1]), nil
+	}),
+	Strict("cleave_starts_with", 2, func(v *Env, a []Arg) (value.Datum, error) {
+		return value.Bool(strings.HasPrefix(a[0].Text(), a[1].Text())), nil
+	}),
+	Strict("cleave_translate", 3, func(v *Env, a []Arg) (value.Datum, error) {
 		from, to := []rune(a[1].Text()), []rune(a[2].Text())
 		var b strings.Builder
 	next:
@@ -220,46 +192,46 @@ func defTexts() {
 			}
 			b.WriteRune(r)
 		}
-		return textV(b.String())
-	})
-	def("cleave_chr", 1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(b.String()), nil
+	}),
+	Strict("cleave_chr", 1, func(v *Env, a []Arg) (value.Datum, error) {
 		n := a[0].Int64()
 		switch {
 		case n == 0:
-			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "null character not permitted"))
+			return value.Datum{}, sqlstate.New(sqlstate.ProgramLimitExceeded, "null character not permitted")
 		case n < 0:
-			return failV(sqlstate.New(sqlstate.InvalidParameterValue, "character number must be positive"))
+			return value.Datum{}, sqlstate.New(sqlstate.InvalidParameterValue, "character number must be positive")
 		case n > 0x10ffff:
-			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested character too large for encoding: %d", n))
+			return value.Datum{}, sqlstate.New(sqlstate.ProgramLimitExceeded, "requested character too large for encoding: %d", n)
 		case n >= 0xd800 && n <= 0xdfff:
-			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested character not valid for encoding: %d", n))
+			return value.Datum{}, sqlstate.New(sqlstate.ProgramLimitExceeded, "requested character not valid for encoding: %d", n)
 		}
-		return textV(string(rune(n)))
-	})
-	def("cleave_ascii", 1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(string(rune(n))), nil
+	}),
+	Strict("cleave_ascii", 1, func(v *Env, a []Arg) (value.Datum, error) {
 		if a[0].Text() == "" {
-			return intV(0)
+			return value.Int(0), nil
 		}
 		r, _ := utf8.DecodeRuneInString(a[0].Text())
-		return intV(int64(r))
-	})
-	def("cleave_md5", 1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Int(int64(r)), nil
+	}),
+	Strict("cleave_md5", 1, func(v *Env, a []Arg) (value.Datum, error) {
 		s := md5.Sum(a[0].Blob())
-		return textV(hex.EncodeToString(s[:]))
-	})
-	def("cleave_sha256", 1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(hex.EncodeToString(s[:])), nil
+	}),
+	Strict("cleave_sha256", 1, func(v *Env, a []Arg) (value.Datum, error) {
 		s := sha256.Sum256(a[0].Blob())
-		return blobV(string(s[:]))
-	})
-	def("cleave_sha512", 1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Blob(string(s[:])), nil
+	}),
+	Strict("cleave_sha512", 1, func(v *Env, a []Arg) (value.Datum, error) {
 		s := sha512.Sum512(a[0].Blob())
-		return blobV(string(s[:]))
-	})
-	def("cleave_encode", 2, func(v *env, a []arg) (value.Datum, error) {
+		return value.Blob(string(s[:])), nil
+	}),
+	Strict("cleave_encode", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		b := a[0].Blob()
 		switch strings.ToLower(a[1].Text()) {
 		case "hex":
-			return textV(hex.EncodeToString(b))
+			return value.Text(hex.EncodeToString(b)), nil
 		case "base64":
 			s := base64.StdEncoding.EncodeToString(b)
 			var out strings.Builder
@@ -268,38 +240,38 @@ func defTexts() {
 				s = s[76:]
 			}
 			out.WriteString(s)
-			return textV(out.String())
+			return value.Text(out.String()), nil
 		case "escape":
-			return failV(sqlstate.Refuse("encode to 'escape' is not supported on a SQLite shard", "Use 'hex' or 'base64'."))
+			return value.Datum{}, sqlstate.Refuse("encode to 'escape' is not supported on a SQLite shard", "Use 'hex' or 'base64'.")
 		}
-		return failV(sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text()))
-	})
-	def("cleave_decode", 2, func(v *env, a []arg) (value.Datum, error) {
+		return value.Datum{}, sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text())
+	}),
+	Strict("cleave_decode", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		s := a[0].Text()
 		switch strings.ToLower(a[1].Text()) {
 		case "hex":
 			b, err := value.ByteaIn(`\x` + s)
 			if err != nil {
-				return failV(err)
+				return value.Datum{}, err
 			}
-			return blobV(b)
+			return value.Blob(b), nil
 		case "base64":
 			b, err := base64.StdEncoding.DecodeString(strings.NewReplacer(" ", "", "\n", "", "\t", "", "\r", "").Replace(s))
 			if err != nil {
-				return failV(sqlstate.New(sqlstate.InvalidParameterValue, "invalid base64 end sequence"))
+				return value.Datum{}, sqlstate.New(sqlstate.InvalidParameterValue, "invalid base64 end sequence")
 			}
-			return blobV(string(b))
+			return value.Blob(string(b)), nil
 		case "escape":
-			return failV(sqlstate.Refuse("decode from 'escape' is not supported on a SQLite shard", "Use 'hex' or 'base64'."))
+			return value.Datum{}, sqlstate.Refuse("decode from 'escape' is not supported on a SQLite shard", "Use 'hex' or 'base64'.")
 		}
-		return failV(sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text()))
-	})
-	def("cleave_quote_ident", 1, func(v *env, a []arg) (value.Datum, error) { return textV(quote.PGIdent(a[0].Text())) })
-	def("cleave_quote_literal", 1, func(v *env, a []arg) (value.Datum, error) { return textV(quote.PGLiteral(a[0].Text())) })
-	def("cleave_overlay", 4, func(v *env, a []arg) (value.Datum, error) {
+		return value.Datum{}, sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text())
+	}),
+	Strict("cleave_quote_ident", 1, func(v *Env, a []Arg) (value.Datum, error) { return value.Text(quote.PGIdent(a[0].Text())), nil }),
+	Strict("cleave_quote_literal", 1, func(v *Env, a []Arg) (value.Datum, error) { return value.Text(quote.PGLiteral(a[0].Text())), nil }),
+	Strict("cleave_overlay", 4, func(v *Env, a []Arg) (value.Datum, error) {
 		s, from, n := a[0].Text(), a[2].Int64(), a[3].Int64()
 		if from <= 0 {
-			return failV(sqlstate.New("22011", "negative substring length not allowed"))
+			return value.Datum{}, sqlstate.New("22011", "negative substring length not allowed")
 		}
 		head := value.Prefix(s, int(from-1))
 		tail := ""
@@ -308,18 +280,18 @@ func defTexts() {
 		} else {
 			tail = s[len(value.Prefix(s, int(start-1))):]
 		}
-		return textV(head + a[1].Text() + tail)
-	})
-	defLax("cleave_concat", -1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(head + a[1].Text() + tail), nil
+	}),
+	Lax("cleave_concat", -1, func(v *Env, a []Arg) (value.Datum, error) {
 		var b strings.Builder
 		for _, x := range a {
 			if x.Type() != sqlite.TypeNull {
 				b.WriteString(x.Text())
 			}
 		}
-		return textV(b.String())
-	})
-	defLax("cleave_concat_ws", -1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(b.String()), nil
+	}),
+	Lax("cleave_concat_ws", -1, func(v *Env, a []Arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull {
 			return value.Datum{}, nil
 		}
@@ -329,29 +301,29 @@ func defTexts() {
 				parts = append(parts, x.Text())
 			}
 		}
-		return textV(strings.Join(parts, a[0].Text()))
-	})
-	defLax("cleave_format", -1, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(strings.Join(parts, a[0].Text())), nil
+	}),
+	Lax("cleave_format", -1, func(v *Env, a []Arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull {
 			return value.Datum{}, nil
 		}
 		s, err := formatText(a[0].Text(), a[1:])
 		return value.Text(s), err
-	})
-	def("cleave_like", 2, func(v *env, a []arg) (value.Datum, error) {
+	}),
+	Strict("cleave_like", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		ok, err := likeMatch(a[0].Text(), a[1].Text())
 		if err != nil {
-			return failV(err)
+			return value.Datum{}, err
 		}
-		return boolV(ok)
-	})
-	def("cleave_like_escape", 2, func(v *env, a []arg) (value.Datum, error) {
+		return value.Bool(ok), nil
+	}),
+	Strict("cleave_like_escape", 2, func(v *Env, a []Arg) (value.Datum, error) {
 		p, esc := a[0].Text(), a[1].Text()
-		if runes(esc) > 1 {
-			return failV(sqlstate.New("22025", "invalid escape string").WithHint("Escape string must be empty or one character."))
+		if utf8.RuneCountInString(esc) > 1 {
+			return value.Datum{}, sqlstate.New("22025", "invalid escape string").WithHint("Escape string must be empty or one character.")
 		}
 		if esc == `\` {
-			return textV(p)
+			return value.Text(p), nil
 		}
 		var b strings.Builder
 		after := false
@@ -371,15 +343,51 @@ func defTexts() {
 			}
 			after = false
 		}
-		return textV(b.String())
-	})
-	def("cleave_regex", 3, func(v *env, a []arg) (value.Datum, error) {
+		return value.Text(b.String()), nil
+	}),
+	Strict("cleave_regex", 3, func(v *Env, a []Arg) (value.Datum, error) {
 		re, err := v.regexes.get(a[1].Text(), a[2].Int64() == 1)
 		if err != nil {
-			return failV(err)
+			return value.Datum{}, err
 		}
-		return boolV(re.MatchString(a[0].Text()))
-	})
+		return value.Bool(re.MatchString(a[0].Text())), nil
+	}),
+}
+
+// substr is substring of text.
+func substr(v *Env, a []Arg) (value.Datum, error) {
+	from, to := a[1].Int64(), int64(1)<<40
+	if len(a) == 3 {
+		if a[2].Int64() < 0 {
+			return value.Datum{}, sqlstate.New("22011", "negative substring length not allowed")
+		}
+		to = from + a[2].Int64()
+	}
+	from = max(from, 1)
+	if to <= from {
+		return value.Text(""), nil
+	}
+	s := a[0].Text()
+	s = s[len(value.Prefix(s, int(from-1))):]
+	return value.Text(value.Prefix(s, int(to-from))), nil
+}
+
+// subbytes is substring of bytea.
+func subbytes(v *Env, a []Arg) (value.Datum, error) {
+	from, to := a[1].Int64(), int64(1)<<40
+	if len(a) == 3 {
+		if a[2].Int64() < 0 {
+			return value.Datum{}, sqlstate.New("22011", "negative substring length not allowed")
+		}
+		to = from + a[2].Int64()
+	}
+	b := string(a[0].Blob())
+	from = max(from, 1) - 1
+	to = min(to-1, int64(len(b)))
+	if to <= from {
+		return value.Blob(""), nil
+	}
+	return value.Blob(b[from:to]), nil
 }
 
 // likeMatch is PostgreSQL's LIKE: _ is one character, % any run, \ quotes.
@@ -509,10 +517,8 @@ func foldASCII(p string) string {
 	return b.String()
 }
 
-func itoa(i int64) string { return strconv.FormatInt(i, 10) }
-
 // formatText is format with the conversions %s, %I, %L and %%.
-func formatText(f string, a []arg) (string, error) {
+func formatText(f string, a []Arg) (string, error) {
 	var b strings.Builder
 	next := 0
 	for i := 0; i < len(f); i++ {
@@ -533,7 +539,7 @@ func formatText(f string, a []arg) (string, error) {
 		}
 		if i > start {
 			if i >= len(f) || f[i] != '$' {
-				return "", refused("a width in format")
+				return "", value.Unsupported("a width in format")
 			}
 			n, err := strconv.Atoi(f[start:i])
 			if err != nil || n == 0 {
@@ -546,7 +552,7 @@ func formatText(f string, a []arg) (string, error) {
 			return "", sqlstate.New(sqlstate.InvalidParameterValue, "unterminated format() type specifier").WithHint("For a single \"%%\" use \"%%%%\".")
 		}
 		if f[i] == '-' || f[i] == '*' {
-			return "", refused("a width in format")
+			return "", value.Unsupported("a width in format")
 		}
 		if f[i] != 's' && f[i] != 'I' && f[i] != 'L' {
 			return "", sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized format() type specifier \"%c\"", f[i]).WithHint("For a single \"%%\" use \"%%%%\".")
