@@ -14,109 +14,26 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// funcCall translates a call of a function, an aggregate or a window function.
 func (t *translator) funcCall(f *pg.FuncCall) expr {
 	nif := t.nullIsFalse
 	t.nullIsFalse = false
 	defer func() { t.nullIsFalse = nif }()
-	var parts []string
-	for _, p := range f.Funcname {
-		parts = append(parts, p.GetString_().GetSval())
+	name, e, done := t.calledName(f)
+	if done {
+		return e
 	}
-	name := parts[len(parts)-1]
-	if len(parts) == 2 && parts[0] == "cleave_internal" || len(parts) == 1 && name == "uuidv7" {
-		if e, ok := t.routerFunction(f, name); ok {
-			return e
-		}
-	}
-	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
-		if parts[0] == informationSchema && name == "_pg_expandarray" {
-			refuseSQL(name)
-		}
-		if len(parts) == 2 && t.cat.schemas[parts[0]] == nil {
-			t.failAt(f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
-		}
-		t.noFunction(strings.Join(parts, "."), nil, false, f.Location)
-	}
-	if name == "hash_record_extended" {
-		if e, ok := t.recordHash(f); ok {
-			return e
-		}
-	}
-	var isAgg, isWindow bool
+	var isAgg bool
 	for p := range value.Builtin.Functions(name) {
 		isAgg = isAgg || p.Kind == 'a'
-		isWindow = isWindow || p.Kind == 'w'
 	}
-	var sel *selectState
-	if t.scope != nil {
-		sel = t.scope.sel
-	}
-	// Arguments of an aggregate (not of a window function) may use any column.
-	grouping := isAgg && f.Over == nil
-	if grouping {
-		if sel == nil {
-			t.failAt(f.Location, "42803", "aggregate functions are not allowed here")
-		}
-		if sel.clause != "" {
-			if t.scope.parent != nil {
-				refuseSQL("an aggregate in " + sel.clause + " of a subquery")
-			}
-			t.failAt(f.Location, "42803", "aggregate functions are not allowed in %s", sel.clause)
-		}
-		if sel.inAgg > 0 {
-			t.failAt(f.Location, "42803", "aggregate function calls cannot be nested")
-		}
-		sel.inAgg++
-	}
-	if f.Over != nil {
-		if sel == nil || sel.clause != "" {
-			clause := "this clause"
-			if sel != nil {
-				clause = sel.clause
-			}
-			t.failAt(f.Location, "42P20", "window functions are not allowed in %s", clause)
-		}
-		if sel.inWindow > 0 {
-			t.failAt(f.Location, "42P20", "window function calls cannot be nested")
-		}
-		if sel.inAgg > 0 {
-			t.failAt(f.Location, "42803", "aggregate function calls cannot contain window function calls")
-		}
-		sel.inWindow++
-	}
-	before := t.columnUses()
-	args := t.exprs(f.Args)
-	var filter string
-	if f.AggFilter != nil {
-		if !isAgg {
-			t.failAt(f.Location, sqlstate.WrongObjectType, "FILTER specified, but %s is not an aggregate function", name)
-		}
-		filter = " FILTER (WHERE " + t.boolean(f.AggFilter, "FILTER").sql + ")"
-	}
-	order := ""
-	if len(f.AggOrder) > 0 {
-		if f.AggWithinGroup {
-			refuseSQL("WITHIN GROUP")
-		}
-		order = t.sortList(f.AggOrder, "an aggregate's ORDER BY")
-	}
-	if grouping {
-		sel.inAgg--
-		sel.hasAgg = true
-		if after := t.columnUses(); len(after) > 1 && after[0] == before[0] {
-			for i := 1; i < len(after); i++ {
-				if after[i] != before[i] {
-					refuseSQL("an aggregate of an outer query's columns")
-				}
-			}
-		}
-	}
-	types, texts := make([]uint32, len(args)), make([]string, len(args))
+	args, suffix := t.callArguments(f, name, isAgg)
+	types := make([]uint32, len(args))
 	for i, a := range args {
 		if a.row != nil {
 			refuseSQL("a row as an argument")
 		}
-		types[i], texts[i] = a.typ, a.sql
+		types[i] = a.typ
 	}
 	if f.AggStar && len(args) == 0 && name != "count" {
 		t.noFunction(name, types, false, f.Location)
@@ -131,97 +48,208 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		return e
 	}
 	p := cand.Function
-	signature := p.Signature()
 	if p.Volatile == 'v' {
 		t.volatile++
+	}
+	texts := make([]string, len(args))
+	for i, a := range args {
+		texts[i] = a.sql
 	}
 	r := t.polymorphic(cand.Args, args, p.Result)
 	for i := range args {
 		args[i] = t.coerce(args[i], r.args[i], -1, pgcatalog.Implicit)
 	}
-	e := expr{typ: r.result, mod: -1, name: name}
+	e = expr{typ: r.result, mod: -1, name: name}
 	if p.Set {
 		refuseSQL("the set-returning function " + name + " outside FROM")
 	}
 	if value.ClassOf(e.typ) == value.ClassNone {
 		refuse("a SQLite shard has no values of type "+value.TypeName(e.typ), "See docs/sql-sqlite.md for the types it has.")
 	}
-	unsupported := func() {
-		refuse(fmt.Sprintf("the function %s is not supported on a SQLite shard", signature), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+	if p.Kind == 'a' || p.Kind == 'w' {
+		return t.aggregateCall(f, e, p, args, texts, suffix)
 	}
-	switch p.Kind {
-	case 'a', 'w':
-		if p.Kind == 'w' && f.Over == nil {
-			t.failAt(f.Location, sqlstate.WrongObjectType, "window function %s requires an OVER clause", name)
+	return t.plainCall(f, e, cand, args, suffix.order)
+}
+
+// calledName is the name of the function that is called. done: it is one of Cleave's own, and e the call.
+func (t *translator) calledName(f *pg.FuncCall) (name string, e expr, done bool) {
+	var parts []string
+	for _, p := range f.Funcname {
+		parts = append(parts, p.GetString_().GetSval())
+	}
+	name = parts[len(parts)-1]
+	if len(parts) == 2 && parts[0] == "cleave_internal" || len(parts) == 1 && name == "uuidv7" {
+		if e, ok := t.routerFunction(f, name); ok {
+			return name, e, true
 		}
-		em := aggregates[signature]
-		if em == nil {
-			unsupported()
+	}
+	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
+		if parts[0] == informationSchema && name == "_pg_expandarray" {
+			refuseSQL(name)
 		}
-		sql := em(t, args)
-		if f.AggDistinct {
-			if len(args) != 1 && !strings.HasPrefix(sql, "count(") {
-				refuseSQL(name + " (DISTINCT ...) of several arguments")
-			}
-			for _, n := range f.AggOrder {
-				if !slices.Contains(texts, t.expr(n.GetSortBy().GetNode()).sql) {
-					t.failAt(nodeLocation(n.GetSortBy().GetNode()), "42P10", "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list")
-				}
-			}
-			if !value.Comparable(args[0].typ) {
-				refuseSQL("DISTINCT of " + value.TypeName(args[0].typ))
-			}
-			if strings.HasPrefix(sql, "cleave_array_agg") {
-				refuseSQL("array_agg(DISTINCT ...)")
-			}
-			open := strings.IndexByte(sql, '(')
-			sql = sql[:open+1] + "DISTINCT " + sql[open+1:]
+		if len(parts) == 2 && t.cat.schemas[parts[0]] == nil {
+			t.failAt(f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
-		if order != "" {
-			sql = sql[:len(sql)-1] + " ORDER BY " + order + ")"
+		t.noFunction(strings.Join(parts, "."), nil, false, f.Location)
+	}
+	if name == "hash_record_extended" {
+		if e, ok := t.recordHash(f); ok {
+			return name, e, true
 		}
-		sql += filter
-		if f.Over != nil {
-			sel.hasWindow = true
-			if f.AggDistinct {
-				t.failAt(f.Location, sqlstate.FeatureNotSupported, "DISTINCT is not implemented for window functions")
-			}
-			if order != "" {
-				t.failAt(f.Location, sqlstate.FeatureNotSupported, "aggregate ORDER BY is not implemented for window functions")
-			}
-			sql += " OVER " + t.windowSpec(f.Over)
-			sel.inWindow--
-		} else {
-			e.aggregate = true
-		}
-		if e.typ == pgoid.Numeric && strings.HasPrefix(sql, "m") {
-			sql = "(" + sql + ")"
-		}
-		e.sql = "(" + sql + ")"
-		return e
+	}
+	return name, e, false
+}
+
+// callSuffix is what stands behind an aggregate's arguments.
+type callSuffix struct{ order, filter string }
+
+// callArguments translates the arguments of a call, and with them FILTER and ORDER BY. Arguments of an aggregate (not of a window
+// function) may use any column.
+func (t *translator) callArguments(f *pg.FuncCall, name string, isAgg bool) (args []expr, suffix callSuffix) {
+	var sel *selectState
+	if t.scope != nil {
+		sel = t.scope.sel
+	}
+	grouping := isAgg && f.Over == nil
+	if grouping {
+		t.mayAggregate(f, sel)
+		sel.inAgg++
 	}
 	if f.Over != nil {
-		t.failAt(f.Location, sqlstate.WrongObjectType, "OVER specified, but %s is not a window function nor an aggregate function", name)
+		t.mayWindow(f, sel)
+		sel.inWindow++
+	}
+	before := t.columnUses()
+	args = t.exprs(f.Args)
+	if f.AggFilter != nil {
+		if !isAgg {
+			t.failAt(f.Location, sqlstate.WrongObjectType, "FILTER specified, but %s is not an aggregate function", name)
+		}
+		suffix.filter = " FILTER (WHERE " + t.boolean(f.AggFilter, "FILTER").sql + ")"
+	}
+	if len(f.AggOrder) > 0 {
+		if f.AggWithinGroup {
+			refuseSQL("WITHIN GROUP")
+		}
+		suffix.order = t.sortList(f.AggOrder, "an aggregate's ORDER BY")
+	}
+	if grouping {
+		sel.inAgg--
+		sel.hasAgg = true
+		if after := t.columnUses(); len(after) > 1 && after[0] == before[0] && !slices.Equal(after[1:], before[1:]) {
+			refuseSQL("an aggregate of an outer query's columns")
+		}
+	}
+	return args, suffix
+}
+
+// mayAggregate fails where an aggregate cannot stand.
+func (t *translator) mayAggregate(f *pg.FuncCall, sel *selectState) {
+	switch {
+	case sel == nil:
+		t.failAt(f.Location, "42803", "aggregate functions are not allowed here")
+	case sel.clause != "" && t.scope.parent != nil:
+		refuseSQL("an aggregate in " + sel.clause + " of a subquery")
+	case sel.clause != "":
+		t.failAt(f.Location, "42803", "aggregate functions are not allowed in %s", sel.clause)
+	case sel.inAgg > 0:
+		t.failAt(f.Location, "42803", "aggregate function calls cannot be nested")
+	}
+}
+
+// mayWindow fails where a window function cannot stand.
+func (t *translator) mayWindow(f *pg.FuncCall, sel *selectState) {
+	switch {
+	case sel == nil:
+		t.failAt(f.Location, "42P20", "window functions are not allowed in %s", "this clause")
+	case sel.clause != "":
+		t.failAt(f.Location, "42P20", "window functions are not allowed in %s", sel.clause)
+	case sel.inWindow > 0:
+		t.failAt(f.Location, "42P20", "window function calls cannot be nested")
+	case sel.inAgg > 0:
+		t.failAt(f.Location, "42803", "aggregate function calls cannot contain window function calls")
+	}
+}
+
+// aggregateCall is the call of an aggregate or of a window function. texts are the arguments before they were coerced.
+func (t *translator) aggregateCall(f *pg.FuncCall, e expr, p *pgcatalog.Function, args []expr, texts []string, suffix callSuffix) expr {
+	if p.Kind == 'w' && f.Over == nil {
+		t.failAt(f.Location, sqlstate.WrongObjectType, "window function %s requires an OVER clause", e.name)
+	}
+	em := aggregates[p.Signature()]
+	if em == nil {
+		unsupportedFunction(p)
+	}
+	sql := em(t, args)
+	if f.AggDistinct {
+		sql = t.distinctArguments(f, sql, e.name, args, texts)
+	}
+	if suffix.order != "" {
+		sql = sql[:len(sql)-1] + " ORDER BY " + suffix.order + ")"
+	}
+	sql += suffix.filter
+	if f.Over != nil {
+		sel := t.scope.sel
+		sel.hasWindow = true
+		if f.AggDistinct {
+			t.failAt(f.Location, sqlstate.FeatureNotSupported, "DISTINCT is not implemented for window functions")
+		}
+		if suffix.order != "" {
+			t.failAt(f.Location, sqlstate.FeatureNotSupported, "aggregate ORDER BY is not implemented for window functions")
+		}
+		sql += " OVER " + t.windowSpec(f.Over)
+		sel.inWindow--
+	} else {
+		e.aggregate = true
+	}
+	if e.typ == pgoid.Numeric && strings.HasPrefix(sql, "m") {
+		sql = "(" + sql + ")"
+	}
+	e.sql = "(" + sql + ")"
+	return e
+}
+
+// distinctArguments puts DISTINCT into the call of an aggregate.
+func (t *translator) distinctArguments(f *pg.FuncCall, sql, name string, args []expr, texts []string) string {
+	if len(args) != 1 && !strings.HasPrefix(sql, "count(") {
+		refuseSQL(name + " (DISTINCT ...) of several arguments")
+	}
+	for _, n := range f.AggOrder {
+		if !slices.Contains(texts, t.expr(n.GetSortBy().GetNode()).sql) {
+			t.failAt(nodeLocation(n.GetSortBy().GetNode()), "42P10", "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list")
+		}
+	}
+	if !value.Comparable(args[0].typ) {
+		refuseSQL("DISTINCT of " + value.TypeName(args[0].typ))
+	}
+	if strings.HasPrefix(sql, "cleave_array_agg") {
+		refuseSQL("array_agg(DISTINCT ...)")
+	}
+	open := strings.IndexByte(sql, '(')
+	return sql[:open+1] + "DISTINCT " + sql[open+1:]
+}
+
+// plainCall is the call of a function that is neither an aggregate nor a window function.
+func (t *translator) plainCall(f *pg.FuncCall, e expr, cand *pgcatalog.Match, args []expr, order string) expr {
+	p := cand.Function
+	if f.Over != nil {
+		t.failAt(f.Location, sqlstate.WrongObjectType, "OVER specified, but %s is not a window function nor an aggregate function", e.name)
 	}
 	if f.AggStar || f.AggDistinct || order != "" {
-		t.failAt(f.Location, sqlstate.WrongObjectType, "DISTINCT specified, but %s is not an aggregate function", name)
+		t.failAt(f.Location, sqlstate.WrongObjectType, "DISTINCT specified, but %s is not an aggregate function", e.name)
 	}
-	em := emitters[signature]
+	em := emitters[p.Signature()]
 	if em == nil && len(args) == 1 {
 		// The functions behind casts can be called by name.
 		if k := value.Builtin.Cast(args[0].typ, p.Result); k != nil && k.Function == p.OID {
 			c := t.cast(args[0], p.Result)
-			c.name = name
+			c.name = e.name
 			return c
 		}
 	}
-	if em == nil {
-		unsupported()
-	}
-	if cand.Expanded > 0 || f.FuncVariadic {
-		if !variadicEmitters[signature] || f.FuncVariadic {
-			unsupported()
-		}
+	if em == nil || f.FuncVariadic || cand.Expanded > 0 && !variadicEmitters[p.Signature()] {
+		unsupportedFunction(p)
 	}
 	e.constant = p.Volatile == 'i'
 	for _, a := range args {
@@ -229,6 +257,10 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	}
 	e.sql = em(t, args)
 	return e
+}
+
+func unsupportedFunction(p *pgcatalog.Function) {
+	refuse(fmt.Sprintf("the function %s is not supported on a SQLite shard", p.Signature()), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
 }
 
 // columnUses counts the columns used so far, this scope's first.

@@ -462,14 +462,6 @@ func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 	return wire.End(dst, mark), nil
 }
 
-func isReg(oid uint32) bool {
-	switch oid {
-	case pgoid.Regclass, pgoid.Regtype, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regnamespace, pgoid.Regrole, pgoid.Regoper, pgoid.Regoperator, pgoid.Regcollation:
-		return true
-	}
-	return false
-}
-
 func grow(dst []byte, n int) []byte {
 	if cap(dst)-len(dst) < n {
 		bigger := make([]byte, len(dst), 2*cap(dst)+n)

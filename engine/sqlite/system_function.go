@@ -117,10 +117,6 @@ func functionsOf(c *Conn) []function.Def {
 	return list
 }
 
-func (c *Conn) regIn(oid uint32, text string) (int64, error) {
-	return c.translator("").regIn(oid, text)
-}
-
 // regType is the input of regtype: names as format_type prints them, and type names, perhaps quoted and with their schema.
 func (t *translator) regType(text string) (int64, error) {
 	base, array := strings.CutSuffix(strings.TrimSpace(text), "[]")
