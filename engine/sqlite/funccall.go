@@ -14,12 +14,19 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// funcCall is one call in a statement.
+type funcCall struct {
+	t *translator
+	f *pg.FuncCall
+}
+
 // funcCall translates a call of a function, an aggregate or a window function.
 func (t *translator) funcCall(f *pg.FuncCall) expr {
 	nif := t.nullIsFalse
 	t.nullIsFalse = false
 	defer func() { t.nullIsFalse = nif }()
-	name, e, done := t.calledName(f)
+	c := funcCall{t, f}
+	name, e, done := c.called()
 	if done {
 		return e
 	}
@@ -27,7 +34,7 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	for p := range value.Builtin.Functions(name) {
 		isAgg = isAgg || p.Kind == 'a'
 	}
-	args, suffix := t.callArguments(f, name, isAgg)
+	args, suffix := c.arguments(name, isAgg)
 	types := make([]uint32, len(args))
 	for i, a := range args {
 		if a.row != nil {
@@ -67,20 +74,20 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		refuse("a SQLite shard has no values of type "+value.TypeName(e.typ), "See docs/sql-sqlite.md for the types it has.")
 	}
 	if p.Kind == 'a' || p.Kind == 'w' {
-		return t.aggregateCall(f, e, p, args, texts, suffix)
+		return c.aggregate(e, p, args, texts, suffix)
 	}
-	return t.plainCall(f, e, cand, args, suffix.order)
+	return c.plain(e, cand, args, suffix.order)
 }
 
-// calledName is the name of the function that is called. done: it is one of Cleave's own, and e the call.
-func (t *translator) calledName(f *pg.FuncCall) (name string, e expr, done bool) {
+// called is the name of the function that is called. done: it is one of Cleave's own, and e the call.
+func (c funcCall) called() (name string, e expr, done bool) {
 	var parts []string
-	for _, p := range f.Funcname {
+	for _, p := range c.f.Funcname {
 		parts = append(parts, p.GetString_().GetSval())
 	}
 	name = parts[len(parts)-1]
 	if len(parts) == 2 && parts[0] == "cleave_internal" || len(parts) == 1 && name == "uuidv7" {
-		if e, ok := t.routerFunction(f, name); ok {
+		if e, ok := c.t.routerFunction(c.f, name); ok {
 			return name, e, true
 		}
 	}
@@ -88,13 +95,13 @@ func (t *translator) calledName(f *pg.FuncCall) (name string, e expr, done bool)
 		if parts[0] == informationSchema && name == "_pg_expandarray" {
 			refuseSQL(name)
 		}
-		if len(parts) == 2 && t.cat.schemas[parts[0]] == nil {
-			t.failAt(f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
+		if len(parts) == 2 && c.t.cat.schemas[parts[0]] == nil {
+			c.t.failAt(c.f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
-		t.noFunction(strings.Join(parts, "."), nil, false, f.Location)
+		c.t.noFunction(strings.Join(parts, "."), nil, false, c.f.Location)
 	}
 	if name == "hash_record_extended" {
-		if e, ok := t.recordHash(f); ok {
+		if e, ok := c.t.recordHash(c.f); ok {
 			return name, e, true
 		}
 	}
@@ -104,40 +111,40 @@ func (t *translator) calledName(f *pg.FuncCall) (name string, e expr, done bool)
 // callSuffix is what stands behind an aggregate's arguments.
 type callSuffix struct{ order, filter string }
 
-// callArguments translates the arguments of a call, and with them FILTER and ORDER BY. Arguments of an aggregate (not of a window
+// arguments translates the arguments of a call, and with them FILTER and ORDER BY. Arguments of an aggregate (not of a window
 // function) may use any column.
-func (t *translator) callArguments(f *pg.FuncCall, name string, isAgg bool) (args []expr, suffix callSuffix) {
+func (c funcCall) arguments(name string, isAgg bool) (args []expr, suffix callSuffix) {
 	var sel *selectState
-	if t.scope != nil {
-		sel = t.scope.sel
+	if c.t.scope != nil {
+		sel = c.t.scope.sel
 	}
-	grouping := isAgg && f.Over == nil
+	grouping := isAgg && c.f.Over == nil
 	if grouping {
-		t.mayAggregate(f, sel)
+		c.mayAggregate(sel)
 		sel.inAgg++
 	}
-	if f.Over != nil {
-		t.mayWindow(f, sel)
+	if c.f.Over != nil {
+		c.mayWindow(sel)
 		sel.inWindow++
 	}
-	before := t.columnUses()
-	args = t.exprs(f.Args)
-	if f.AggFilter != nil {
+	before := c.t.columnUses()
+	args = c.t.exprs(c.f.Args)
+	if c.f.AggFilter != nil {
 		if !isAgg {
-			t.failAt(f.Location, sqlstate.WrongObjectType, "FILTER specified, but %s is not an aggregate function", name)
+			c.t.failAt(c.f.Location, sqlstate.WrongObjectType, "FILTER specified, but %s is not an aggregate function", name)
 		}
-		suffix.filter = " FILTER (WHERE " + t.boolean(f.AggFilter, "FILTER").sql + ")"
+		suffix.filter = " FILTER (WHERE " + c.t.boolean(c.f.AggFilter, "FILTER").sql + ")"
 	}
-	if len(f.AggOrder) > 0 {
-		if f.AggWithinGroup {
+	if len(c.f.AggOrder) > 0 {
+		if c.f.AggWithinGroup {
 			refuseSQL("WITHIN GROUP")
 		}
-		suffix.order = t.sortList(f.AggOrder, "an aggregate's ORDER BY")
+		suffix.order = c.t.sortList(c.f.AggOrder, "an aggregate's ORDER BY")
 	}
 	if grouping {
 		sel.inAgg--
 		sel.hasAgg = true
-		if after := t.columnUses(); len(after) > 1 && after[0] == before[0] && !slices.Equal(after[1:], before[1:]) {
+		if after := c.t.columnUses(); len(after) > 1 && after[0] == before[0] && !slices.Equal(after[1:], before[1:]) {
 			refuseSQL("an aggregate of an outer query's columns")
 		}
 	}
@@ -145,60 +152,60 @@ func (t *translator) callArguments(f *pg.FuncCall, name string, isAgg bool) (arg
 }
 
 // mayAggregate fails where an aggregate cannot stand.
-func (t *translator) mayAggregate(f *pg.FuncCall, sel *selectState) {
+func (c funcCall) mayAggregate(sel *selectState) {
 	switch {
 	case sel == nil:
-		t.failAt(f.Location, "42803", "aggregate functions are not allowed here")
-	case sel.clause != "" && t.scope.parent != nil:
+		c.t.failAt(c.f.Location, "42803", "aggregate functions are not allowed here")
+	case sel.clause != "" && c.t.scope.parent != nil:
 		refuseSQL("an aggregate in " + sel.clause + " of a subquery")
 	case sel.clause != "":
-		t.failAt(f.Location, "42803", "aggregate functions are not allowed in %s", sel.clause)
+		c.t.failAt(c.f.Location, "42803", "aggregate functions are not allowed in %s", sel.clause)
 	case sel.inAgg > 0:
-		t.failAt(f.Location, "42803", "aggregate function calls cannot be nested")
+		c.t.failAt(c.f.Location, "42803", "aggregate function calls cannot be nested")
 	}
 }
 
 // mayWindow fails where a window function cannot stand.
-func (t *translator) mayWindow(f *pg.FuncCall, sel *selectState) {
+func (c funcCall) mayWindow(sel *selectState) {
 	switch {
 	case sel == nil:
-		t.failAt(f.Location, "42P20", "window functions are not allowed in %s", "this clause")
+		c.t.failAt(c.f.Location, "42P20", "window functions are not allowed in %s", "this clause")
 	case sel.clause != "":
-		t.failAt(f.Location, "42P20", "window functions are not allowed in %s", sel.clause)
+		c.t.failAt(c.f.Location, "42P20", "window functions are not allowed in %s", sel.clause)
 	case sel.inWindow > 0:
-		t.failAt(f.Location, "42P20", "window function calls cannot be nested")
+		c.t.failAt(c.f.Location, "42P20", "window function calls cannot be nested")
 	case sel.inAgg > 0:
-		t.failAt(f.Location, "42803", "aggregate function calls cannot contain window function calls")
+		c.t.failAt(c.f.Location, "42803", "aggregate function calls cannot contain window function calls")
 	}
 }
 
-// aggregateCall is the call of an aggregate or of a window function. texts are the arguments before they were coerced.
-func (t *translator) aggregateCall(f *pg.FuncCall, e expr, p *pgcatalog.Function, args []expr, texts []string, suffix callSuffix) expr {
-	if p.Kind == 'w' && f.Over == nil {
-		t.failAt(f.Location, sqlstate.WrongObjectType, "window function %s requires an OVER clause", e.name)
+// aggregate is the call of an aggregate or of a window function. texts are the arguments before they were coerced.
+func (c funcCall) aggregate(e expr, p *pgcatalog.Function, args []expr, texts []string, suffix callSuffix) expr {
+	if p.Kind == 'w' && c.f.Over == nil {
+		c.t.failAt(c.f.Location, sqlstate.WrongObjectType, "window function %s requires an OVER clause", e.name)
 	}
 	em := aggregates[p.Signature()]
 	if em == nil {
 		unsupportedFunction(p)
 	}
-	sql := em(t, args)
-	if f.AggDistinct {
-		sql = t.distinctArguments(f, sql, e.name, args, texts)
+	sql := em(c.t, args)
+	if c.f.AggDistinct {
+		sql = c.distinct(sql, e.name, args, texts)
 	}
 	if suffix.order != "" {
 		sql = sql[:len(sql)-1] + " ORDER BY " + suffix.order + ")"
 	}
 	sql += suffix.filter
-	if f.Over != nil {
-		sel := t.scope.sel
+	if c.f.Over != nil {
+		sel := c.t.scope.sel
 		sel.hasWindow = true
-		if f.AggDistinct {
-			t.failAt(f.Location, sqlstate.FeatureNotSupported, "DISTINCT is not implemented for window functions")
+		if c.f.AggDistinct {
+			c.t.failAt(c.f.Location, sqlstate.FeatureNotSupported, "DISTINCT is not implemented for window functions")
 		}
 		if suffix.order != "" {
-			t.failAt(f.Location, sqlstate.FeatureNotSupported, "aggregate ORDER BY is not implemented for window functions")
+			c.t.failAt(c.f.Location, sqlstate.FeatureNotSupported, "aggregate ORDER BY is not implemented for window functions")
 		}
-		sql += " OVER " + t.windowSpec(f.Over)
+		sql += " OVER " + c.t.windowSpec(c.f.Over)
 		sel.inWindow--
 	} else {
 		e.aggregate = true
@@ -210,14 +217,14 @@ func (t *translator) aggregateCall(f *pg.FuncCall, e expr, p *pgcatalog.Function
 	return e
 }
 
-// distinctArguments puts DISTINCT into the call of an aggregate.
-func (t *translator) distinctArguments(f *pg.FuncCall, sql, name string, args []expr, texts []string) string {
+// distinct puts DISTINCT into the call of an aggregate.
+func (c funcCall) distinct(sql, name string, args []expr, texts []string) string {
 	if len(args) != 1 && !strings.HasPrefix(sql, "count(") {
 		refuseSQL(name + " (DISTINCT ...) of several arguments")
 	}
-	for _, n := range f.AggOrder {
-		if !slices.Contains(texts, t.expr(n.GetSortBy().GetNode()).sql) {
-			t.failAt(nodeLocation(n.GetSortBy().GetNode()), "42P10", "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list")
+	for _, n := range c.f.AggOrder {
+		if !slices.Contains(texts, c.t.expr(n.GetSortBy().GetNode()).sql) {
+			c.t.failAt(nodeLocation(n.GetSortBy().GetNode()), "42P10", "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list")
 		}
 	}
 	if !value.Comparable(args[0].typ) {
@@ -230,32 +237,32 @@ func (t *translator) distinctArguments(f *pg.FuncCall, sql, name string, args []
 	return sql[:open+1] + "DISTINCT " + sql[open+1:]
 }
 
-// plainCall is the call of a function that is neither an aggregate nor a window function.
-func (t *translator) plainCall(f *pg.FuncCall, e expr, cand *pgcatalog.Match, args []expr, order string) expr {
+// plain is the call of a function that is neither an aggregate nor a window function.
+func (c funcCall) plain(e expr, cand *pgcatalog.Match, args []expr, order string) expr {
 	p := cand.Function
-	if f.Over != nil {
-		t.failAt(f.Location, sqlstate.WrongObjectType, "OVER specified, but %s is not a window function nor an aggregate function", e.name)
+	if c.f.Over != nil {
+		c.t.failAt(c.f.Location, sqlstate.WrongObjectType, "OVER specified, but %s is not a window function nor an aggregate function", e.name)
 	}
-	if f.AggStar || f.AggDistinct || order != "" {
-		t.failAt(f.Location, sqlstate.WrongObjectType, "DISTINCT specified, but %s is not an aggregate function", e.name)
+	if c.f.AggStar || c.f.AggDistinct || order != "" {
+		c.t.failAt(c.f.Location, sqlstate.WrongObjectType, "DISTINCT specified, but %s is not an aggregate function", e.name)
 	}
 	em := emitters[p.Signature()]
 	if em == nil && len(args) == 1 {
 		// The functions behind casts can be called by name.
 		if k := value.Builtin.Cast(args[0].typ, p.Result); k != nil && k.Function == p.OID {
-			c := t.cast(args[0], p.Result)
-			c.name = e.name
-			return c
+			cast := c.t.cast(args[0], p.Result)
+			cast.name = e.name
+			return cast
 		}
 	}
-	if em == nil || f.FuncVariadic || cand.Expanded > 0 && !variadicEmitters[p.Signature()] {
+	if em == nil || c.f.FuncVariadic || cand.Expanded > 0 && !variadicEmitters[p.Signature()] {
 		unsupportedFunction(p)
 	}
 	e.constant = p.Volatile == 'i'
 	for _, a := range args {
 		e.constant = e.constant && a.constant
 	}
-	e.sql = em(t, args)
+	e.sql = em(c.t, args)
 	return e
 }
 
