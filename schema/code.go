@@ -35,11 +35,11 @@ UNION ALL SELECT 'function ' || p.proname || ' with ' || c, false FROM pg_catalo
 ORDER BY 2, 1 LIMIT 1`
 
 // trusts refuses the language of a function that a shard does not trust, before the shard looks at the function.
-func (t *Tx) trusts(ctx context.Context, p *part, d *planner.DDL) error {
+func (p *part) trusts(ctx context.Context, d *planner.DDL) error {
 	if d.Language == "" || d.Language == "sql" || d.Language == "plpgsql" || !p.can.Code {
 		return nil
 	}
-	res, err := t.run(ctx, p, languageSQL+"'"+strings.ReplaceAll(d.Language, "'", "''")+"'")
+	res, err := p.run(ctx, languageSQL+"'"+strings.ReplaceAll(d.Language, "'", "''")+"'")
 	if err != nil {
 		return err
 	}
@@ -51,16 +51,16 @@ func (t *Tx) trusts(ctx context.Context, p *part, d *planner.DDL) error {
 
 // confined refuses a statement after which a part has code that nobody, or not this user, may bring. The transaction
 // cannot be committed then.
-func (t *Tx) confined(ctx context.Context, p *part, d *planner.DDL) error {
+func (p *part) confined(ctx context.Context, admin bool, d *planner.DDL) error {
 	if !d.Objects || !p.can.Code {
 		return nil
 	}
-	res, err := t.run(ctx, p, madeSQL)
+	res, err := p.run(ctx, madeSQL)
 	if err != nil {
 		return err
 	}
 	for _, row := range res.Rows {
-		if row[1].String == "t" && t.opts.Admin {
+		if row[1].String == "t" && admin {
 			continue
 		}
 		e := planner.ErrUntrusted(row[0].String)

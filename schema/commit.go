@@ -51,7 +51,7 @@ func (t *Tx) Commit(ctx context.Context) error {
 			return sqlstate.New(sqlstate.CannotConnectNow, "the conversation with shard %s broke: nothing was changed", p.shard).OnShard(p.shard)
 		}
 	}
-	parts := t.commitOrder()
+	parts := commitOrder(t.base, t.parts)
 	switch {
 	case t.rows && (!t.ran || t.unprepared || !canPrepare(parts)):
 		t.Rollback(ctx)
@@ -68,9 +68,9 @@ func (t *Tx) Commit(ctx context.Context) error {
 
 // commitOrder is by name with the default shard last: its lock keeps others out
 // until the end.
-func (t *Tx) commitOrder() []*part {
-	parts := slices.Clone(t.parts)
-	def := t.base.State().DefaultShard
+func commitOrder(base *shardmap.Snapshot, parts []*part) []*part {
+	parts = slices.Clone(parts)
+	def := base.State().DefaultShard
 	slices.SortFunc(parts, func(a, b *part) int {
 		if (a.shard == def) != (b.shard == def) {
 			if a.shard == def {
@@ -97,17 +97,17 @@ func canPrepare(parts []*part) bool {
 func (t *Tx) commitPlain(ctx context.Context, parts []*part) error {
 	var done []string
 	for i, p := range parts {
-		_, err := t.run(ctx, p, "COMMIT")
+		_, err := p.run(ctx, "COMMIT")
 		p.done = !p.broken
 		if err != nil {
 			rest := parts[i+1:]
 			for _, r := range rest {
-				_, _ = t.run(ctx, r, "ROLLBACK")
+				_, _ = r.run(ctx, "ROLLBACK")
 				r.done = true
 			}
 			t.finish()
 			if p.broken || len(done) > 0 {
-				return t.partial(done, []string{p.shard}, err)
+				return partial(t.id, done, []string{p.shard}, err)
 			}
 			return err
 		}
@@ -120,7 +120,7 @@ func (t *Tx) commitPlain(ctx context.Context, parts []*part) error {
 // commitMap writes what ran outside transactions into the history.
 func (t *Tx) commitMap(ctx context.Context) error {
 	defer t.finish()
-	err := t.decide(ctx, t.final)
+	err := t.decide(ctx, true)
 	if errors.Is(err, errCrash) {
 		return err
 	}
@@ -152,102 +152,22 @@ func (t *Tx) commitMap(ctx context.Context) error {
 	return nil
 }
 
-// final is the state after the change, on top of any current one.
-func (t *Tx) final(cur *shardmap.Snapshot) shardmap.State {
-	if cur == t.base {
-		return t.state.Clone()
-	}
-	next := cur.State().Clone()
-	t.overlay(&next, true)
-	return next
-}
-
-// union is final with the tables that the change drops still in it.
-func (t *Tx) union(cur *shardmap.Snapshot) shardmap.State {
-	next := cur.State().Clone()
-	t.overlay(&next, false)
-	return next
-}
-
-// overlay brings the differences between the base and the edited state into next.
-func (t *Tx) overlay(next *shardmap.State, drop bool) {
-	for name := range t.made {
-		for _, k := range t.state.Keyspaces {
-			if k.Name == name {
-				next.PutKeyspace(k)
-			}
-		}
-	}
-	t.overlaySequences(next)
-	t.overlayObjects(next)
-	t.overlayDeclarations(next)
-	is := map[[2]string]bool{}
-	for _, table := range t.state.Tables {
-		is[[2]string{table.Schema, table.Name}] = true
-		was, ok := t.base.Table(table.Schema, table.Name)
-		if !ok || !reflect.DeepEqual(*was, table) {
-			next.PutTable(table)
-		}
-	}
-	if !drop {
-		return
-	}
-	for _, table := range t.base.State().Tables {
-		if !is[[2]string{table.Schema, table.Name}] {
-			next.DropTable(table.Schema, table.Name)
-		}
-	}
-}
-
-// change is the line of history.
-func (t *Tx) change(expect uint64) (shardmap.Change, error) {
-	c := shardmap.Change{Expect: expect, By: t.opts.Actor, Why: t.opts.Why, Op: OpChange, ID: t.id}
-	if c.Why == "" {
-		c.Why = strings.Join(t.ops, "; ")
-		if len(c.Why) > 1000 {
-			c.Why = strings.ToValidUTF8(c.Why[:1000], "") + "..."
-		}
-	}
-	for name := range t.touched {
-		c.Tables = append(c.Tables, name)
-	}
-	slices.Sort(c.Tables)
-	if len(t.statements) == 0 {
-		switch c.Op = OpTruncate; {
-		case t.declared:
-			c.Op = OpDeclare
-		case t.sequenceOnly:
-			c.Op = OpSequence
-		}
-		return c, nil
-	}
-	if t.op != "" {
-		c.Op = t.op
-	}
-	for _, s := range t.statements {
-		c.AllShards = c.AllShards || s.AllShards
-	}
-	var err error
-	c.Statement, err = formatLedger(t.id, t.statements)
-	return c, err
-}
-
 // errDoubt is wrapped when nobody knows whether the directory has the decision.
 var errDoubt = errors.New("schema: the decision is in doubt")
 
-// decide writes the change into the map: the decision. A conflict is resolved on
+// decide writes the change into the map: the decision. Without gone, what it drops stays there still. A conflict is resolved on
 // top of the newer map if nothing that this change relies on differs there.
-func (t *Tx) decide(ctx context.Context, make func(cur *shardmap.Snapshot) shardmap.State) error {
+func (t *Tx) decide(ctx context.Context, gone bool) error {
 	cur := t.base
 	for range decideTries {
-		c, err := t.change(cur.Version())
+		c, err := t.entry(t.id, t.opts.Actor, t.opts.Why, cur.Version())
 		if err != nil {
 			return err
 		}
 		if err := t.step("decide", ""); err != nil {
 			return err
 		}
-		_, err = t.opts.Directory.Update(ctx, c, make(cur))
+		_, err = t.opts.Directory.Update(ctx, c, t.after(t.base, cur, gone))
 		switch {
 		case err == nil:
 			return nil
@@ -259,35 +179,35 @@ func (t *Tx) decide(ctx context.Context, make func(cur *shardmap.Snapshot) shard
 				return nil // decided: an earlier try had arrived after all
 			}
 		case errors.Is(err, shardmap.ErrDuplicateID):
-			return t.found(ctx)
+			return found(ctx, t.opts.Directory, t.id, t.opts.Actor)
 		case errors.Is(err, shardmap.ErrInvalid), sqlstate.CodeOf(err) == sqlstate.ObjectNotInState, sqlstate.CodeOf(err) == sqlstate.InvalidParameterValue:
 			return err // refused before anything was stored
 		default:
-			return t.doubt(ctx, err)
+			return doubt(ctx, t.opts.Directory, t.id, t.opts.Actor, err)
 		}
 	}
-	return t.again("the shard map changes too often")
+	return again("the shard map changes too often")
 }
 
 // found tells what the entry with this change's id says.
-func (t *Tx) found(ctx context.Context) error {
-	entry, err := t.opts.Directory.Find(ctx, t.id)
+func found(ctx context.Context, dir shardmap.Directory, id, actor string) error {
+	entry, err := dir.Find(ctx, id)
 	if err != nil {
-		return t.doubt(ctx, err)
+		return doubt(ctx, dir, id, actor, err)
 	}
 	if entry.Op == OpRolledBack {
-		return t.again("it took too long and was rolled back by " + entry.By)
+		return again("it took too long and was rolled back by " + entry.By)
 	}
 	return nil
 }
 
 // doubt settles, after an error that leaves open whether the directory stored the
 // decision, what it is: what is not stored is fenced off by storing the opposite.
-func (t *Tx) doubt(ctx context.Context, cause error) error {
+func doubt(ctx context.Context, dir shardmap.Directory, id, actor string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
 	defer cancel()
 	for try := range finishTries {
-		committed, err := resolve(ctx, t.opts.Directory, t.id, t.opts.Actor)
+		committed, err := resolve(ctx, dir, id, actor)
 		switch {
 		case err == nil && committed:
 			return nil
@@ -297,7 +217,7 @@ func (t *Tx) doubt(ctx context.Context, cause error) error {
 		pause(ctx, finishPause<<try)
 	}
 	e := sqlstate.Wrap(errors.Join(errDoubt, cause), sqlstate.TransactionUnknown, "the directory was lost while the schema change was being decided").
-		WithDetail("The change %s is done on all shards or on none; which is not known yet.", t.id).
+		WithDetail("The change %s is done on all shards or on none; which is not known yet.", id).
 		WithHint("when the directory is back: cleave doctor --repair")
 	e.Retry = sqlstate.RetryUnknown
 	return e
@@ -359,31 +279,31 @@ func (t *Tx) rebase(ctx context.Context) (*shardmap.Snapshot, error) {
 		}
 		if e.ID == t.id {
 			if e.Op == OpRolledBack {
-				return nil, t.again("it took too long and was rolled back by " + e.By)
+				return nil, again("it took too long and was rolled back by " + e.By)
 			}
 			return nil, nil
 		}
 		for _, name := range e.Tables {
 			if t.touched[name] {
-				return nil, t.again(name + " was changed by " + e.By + " meanwhile")
+				return nil, again(name + " was changed by " + e.By + " meanwhile")
 			}
 		}
 	}
 	// Guards were set from the base's ownership, and new keyspaces carry the
 	// epoch that follows it.
 	if len(t.made) > 0 {
-		return nil, t.again("the shard map was changed meanwhile")
+		return nil, again("the shard map was changed meanwhile")
 	}
 	for name := range t.keyspaces {
 		was, _ := t.base.Keyspace(name)
 		is, ok := cur.Keyspace(name)
 		if !ok || was == nil || !reflect.DeepEqual(was.Def(), is.Def()) {
-			return nil, t.again("keyspace " + name + " was changed meanwhile")
+			return nil, again("keyspace " + name + " was changed meanwhile")
 		}
 	}
 	all := slices.ContainsFunc(t.statements, func(s Statement) bool { return s.AllShards })
 	if all && !slices.Equal(shardSet(t.base), shardSet(cur)) {
-		return nil, t.again("the shards are others now")
+		return nil, again("the shards are others now")
 	}
 	return cur, nil
 }
@@ -417,7 +337,7 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 			sql = record + ";" + sql
 		}
 		p.prepared = true
-		if _, err := t.run(ctx, p, sql); err != nil {
+		if _, err := p.run(ctx, sql); err != nil {
 			// An error that the shard reported has rolled its side back. If the
 			// conversation broke, the side may be prepared: nobody else can decide
 			// to commit it, and rollback, or later Recover, ends it.
@@ -439,7 +359,7 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 		return sqlstate.New(sqlstate.QueryCanceled, "preparing the transaction on %d shards took longer than %v: it was rolled back", len(parts), recordMax).
 			WithHint("checks that are deferred to the end of the transaction may take long; run the schema change and the other statements in transactions of their own")
 	}
-	if err := t.decide(ctx, t.final); err != nil {
+	if err := t.decide(ctx, true); err != nil {
 		if errors.Is(err, errDoubt) || errors.Is(err, errCrash) {
 			return t.crash(err)
 		}
@@ -507,14 +427,14 @@ func (t *Tx) crash(err error) error {
 func (t *Tx) commitPart(ctx context.Context, p *part) error {
 	sql := "COMMIT PREPARED " + quote(gid(t.id, p.shard))
 	if !p.broken {
-		_, err := t.run(ctx, p, sql)
+		_, err := p.run(ctx, sql)
 		if err == nil || sqlstate.CodeOf(err) == sqlstate.UndefinedObject {
 			return nil // undefined: Recover was faster, and read the same decision
 		}
 	}
 	var err error
 	for try := range finishTries {
-		if err = t.elsewhere(ctx, p.shard, sql); err == nil || sqlstate.CodeOf(err) == sqlstate.UndefinedObject {
+		if err = elsewhere(ctx, t.opts.Connect, p.shard, sql); err == nil || sqlstate.CodeOf(err) == sqlstate.UndefinedObject {
 			return nil
 		}
 		pause(ctx, finishPause<<try)
@@ -527,16 +447,16 @@ func (t *Tx) commitPart(ctx context.Context, p *part) error {
 func (t *Tx) unprepare(ctx context.Context, p *part) {
 	sql := "ROLLBACK PREPARED " + quote(gid(t.id, p.shard))
 	if !p.broken {
-		if _, err := t.run(ctx, p, sql); err == nil || !p.broken {
+		if _, err := p.run(ctx, sql); err == nil || !p.broken {
 			return
 		}
 	}
-	_ = t.elsewhere(ctx, p.shard, sql)
+	_ = elsewhere(ctx, t.opts.Connect, p.shard, sql)
 }
 
 // elsewhere runs a statement over a conversation of its own.
-func (t *Tx) elsewhere(ctx context.Context, shard, sql string) error {
-	conn, release, err := t.opts.Connect(ctx, shard)
+func elsewhere(ctx context.Context, connect Connect, shard, sql string) error {
+	conn, release, err := connect(ctx, shard)
 	if err != nil {
 		return err
 	}
@@ -548,7 +468,7 @@ func (t *Tx) elsewhere(ctx context.Context, shard, sql string) error {
 // commitUnprepared commits one shard after the other, with the map around it:
 // see the package's description for the order and why.
 func (t *Tx) commitUnprepared(ctx context.Context, parts []*part) error {
-	if err := t.decide(ctx, t.union); err != nil {
+	if err := t.decide(ctx, false); err != nil {
 		if errors.Is(err, errCrash) {
 			return t.crash(err)
 		}
@@ -568,7 +488,7 @@ func (t *Tx) commitUnprepared(ctx context.Context, parts []*part) error {
 	if err := t.followed(ctx); err != nil { // nothing is committed yet: everything can be taken back
 		for _, p := range parts {
 			if !p.broken {
-				_, _ = t.run(ctx, p, "ROLLBACK")
+				_, _ = p.run(ctx, "ROLLBACK")
 			}
 			p.done = true
 		}
@@ -587,7 +507,7 @@ func (t *Tx) commitUnprepared(ctx context.Context, parts []*part) error {
 		if err := t.step("commit", p.shard); err != nil {
 			return t.crash(err)
 		}
-		_, err := t.run(ctx, p, "COMMIT")
+		_, err := p.run(ctx, "COMMIT")
 		if err == nil {
 			p.done = true
 			done = append(done, p.shard)
@@ -614,7 +534,7 @@ func (t *Tx) commitUnprepared(ctx context.Context, parts []*part) error {
 			// Nothing has landed anywhere, so everything can be taken back.
 			for _, r := range parts {
 				if !r.done && !r.broken {
-					_, _ = t.run(ctx, r, "ROLLBACK")
+					_, _ = r.run(ctx, "ROLLBACK")
 				}
 				r.done = true
 			}
@@ -626,7 +546,7 @@ func (t *Tx) commitUnprepared(ctx context.Context, parts []*part) error {
 	}
 	t.finish()
 	if len(not)+len(unknown) > 0 {
-		return t.partial(done, append(not, unknown...), cause)
+		return partial(t.id, done, append(not, unknown...), cause)
 	}
 	if err := t.step("committed", ""); err != nil {
 		return err
@@ -665,13 +585,13 @@ func (t *Tx) landed(ctx context.Context, p *part) (landed, known bool) {
 }
 
 // partial is the error of a change that only some shards have.
-func (t *Tx) partial(done, not []string, cause error) error {
+func partial(id string, done, not []string, cause error) error {
 	have := "no shard has it for certain"
 	if len(done) > 0 {
 		have = "done on " + strings.Join(done, ", ")
 	}
 	e := sqlstate.Wrap(cause, sqlstate.TransactionUnknown, "the schema change stopped half way: %s; not done, or not known, on %s", have, strings.Join(not, ", ")).
-		WithDetail("Change %s. These shards cannot prepare transactions, so it was committed on one after the other. Rows written in the same transaction are lost on the shards that do not have it. Cause: %s", t.id, sqlstate.As(cause).Message).
+		WithDetail("Change %s. These shards cannot prepare transactions, so it was committed on one after the other. Rows written in the same transaction are lost on the shards that do not have it. Cause: %s", id, sqlstate.As(cause).Message).
 		WithHint("finish it with: cleave doctor --repair")
 	e.Retry = sqlstate.RetryUnknown
 	return e

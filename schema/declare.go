@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"reflect"
 	"slices"
 
 	"github.com/cleavedb/cleave/shardmap"
@@ -32,23 +31,4 @@ func (t *Tx) Declare(ctx context.Context, edit func(cur *shardmap.Snapshot) (*sh
 	t.ran, t.declared = true, true
 	t.ops = append(t.ops, OpDeclare)
 	return nil
-}
-
-// overlayDeclarations brings the declarations that differ between the base and the edited state into next.
-func (t *Tx) overlayDeclarations(next *shardmap.State) {
-	if !t.declared {
-		return
-	}
-	is := map[[2]string]bool{}
-	for _, d := range t.state.Declarations {
-		is[[2]string{d.Schema, d.Name}] = true
-		if was := t.base.Declaration(d.Schema, d.Name); was == nil || !reflect.DeepEqual(*was, d) {
-			next.PutDeclaration(d)
-		}
-	}
-	for _, d := range t.base.State().Declarations {
-		if !is[[2]string{d.Schema, d.Name}] {
-			next.DropDeclaration(d.Schema, d.Name)
-		}
-	}
 }

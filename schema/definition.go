@@ -150,28 +150,28 @@ FROM target JOIN pg_class AS c ON c.oid = target.oid JOIN pg_namespace AS n ON n
 const setColumnsSQL = `(SELECT json_agg(a.attname) FROM unnest(x.confdelsetcols) AS k(attnum) JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.attnum)`
 
 // define reads a table's definition from a PostgreSQL shard.
-func (t *Tx) define(ctx context.Context, p *part, name planner.TableName) (*definition, error) {
+func (p *part) define(ctx context.Context, name planner.TableName) (*definition, error) {
 	set := setColumnsSQL
 	if major, _, _ := strings.Cut(p.conn.Parameter("server_version"), "."); len(major) < 2 || major < "15" {
 		set = "NULL"
 	}
 	d := &definition{}
 	sql := strings.Replace(fmt.Sprintf(definitionSQL, quote(qualifiedSQL(name.Schema, name.Name))), "@set", set, 1)
-	return d, t.printed(ctx, p, func() error { return t.json(ctx, p, sql, d) })
+	return d, p.printed(ctx, func() error { return p.json(ctx, sql, d) })
 }
 
 // printed reads texts from a PostgreSQL shard's catalogue as they mean the same in every session: every name comes out with its schema,
 // and nothing depends on the settings of the session that the change is for.
-func (t *Tx) printed(ctx context.Context, p *part, read func() error) error {
+func (p *part) printed(ctx context.Context, read func() error) error {
 	path := [2]string{"search_path", ""}
-	was, err := t.run(ctx, p, engine.PrintAlike(path))
+	was, err := p.run(ctx, engine.PrintAlike(path))
 	if err != nil {
 		return err
 	}
 	if err := read(); err != nil {
 		return err
 	}
-	_, err = t.run(ctx, p, engine.PrintAsBefore(was, path))
+	_, err = p.run(ctx, engine.PrintAsBefore(was, path))
 	return err
 }
 
@@ -352,4 +352,44 @@ func (d *definition) text(table *shardmap.Table) string {
 	c.Types, c.Functions = nil, nil
 	create, foreign := c.statements(table, func(planner.TableName) bool { return false })
 	return strings.Join(append(create, foreign...), ";\n")
+}
+
+// columnsSQL are the definitions of a table's columns, as CREATE TABLE has them.
+const columnsSQL = `SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname) || ' ' || pg_catalog.format_type(a.atttypid, a.atttypmod) ||
+ CASE WHEN a.attcollation <> t.typcollation THEN ' COLLATE ' || pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname) ELSE '' END, ', ' ORDER BY a.attnum)
+ FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+ LEFT JOIN pg_catalog.pg_collation AS c ON c.oid = a.attcollation LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.collnamespace
+ WHERE a.attnum > 0 AND a.attrelid = `
+
+// columnsSave is the savepoint that takes back the table that Columns makes.
+const columnsSave = `"cleave columns"`
+
+// Columns are the columns that a table would have which a CREATE TABLE AS makes, as CREATE TABLE has
+// them. The default shard says it: it makes the table, and takes that back.
+func (t *Tx) Columns(ctx context.Context, as *planner.CreateAs) (string, error) {
+	if err := t.usable(); err != nil {
+		return "", err
+	}
+	p, err := t.open(ctx, t.base.State().DefaultShard)
+	if err != nil {
+		return "", t.fail(err)
+	}
+	if !p.can.Catalogue {
+		return "", t.fail(sqlstate.Refuse("CREATE TABLE AS of a sharded or reference table is not supported where the default shard is no PostgreSQL", "create the table, then INSERT ... SELECT"))
+	}
+	for _, sql := range []string{"SAVEPOINT " + columnsSave, as.Probe} {
+		if _, err := p.run(ctx, sql); err != nil {
+			return "", t.fail(err)
+		}
+	}
+	res, err := p.run(ctx, columnsSQL+quote(qualified(as.Table.Schema, as.Table.Name))+"::pg_catalog.regclass")
+	if err != nil {
+		return "", t.fail(err)
+	}
+	for _, sql := range []string{"ROLLBACK TO SAVEPOINT " + columnsSave, "RELEASE SAVEPOINT " + columnsSave} {
+		if _, err := p.run(ctx, sql); err != nil {
+			return "", t.fail(err)
+		}
+	}
+	return res.Rows[0][0].String, nil
 }

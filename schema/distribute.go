@@ -82,13 +82,13 @@ func (t *Tx) distribute(ctx context.Context, tables []Becomes, keyspaceName stri
 	for i := range d.tables {
 		names = append(names, d.Tables[i].TableName)
 	}
-	statements, err := t.madeOf(d)
+	statements, err := d.madeOf()
 	if err != nil {
 		return nil, err
 	}
 	// The other shards first: nobody uses these tables there yet.
 	texts := map[string][]string{}
-	for _, shard := range t.shardNames()[1:] {
+	for _, shard := range shardNames(t.base)[1:] {
 		p, err := t.open(ctx, shard)
 		if err != nil {
 			return nil, err
@@ -98,11 +98,11 @@ func (t *Tx) distribute(ctx context.Context, tables []Becomes, keyspaceName stri
 		}
 		for _, s := range statements {
 			if err := replayStatement(ctx, p.conn, s); err != nil {
-				return nil, t.broke(p, replayError(err, shard, shardmap.Entry{Version: t.base.Version()}, s))
+				return nil, p.broke(replayError(err, shard, shardmap.Entry{Version: t.base.Version()}, s))
 			}
 		}
 		for i := range d.tables {
-			got, err := t.describe(ctx, p, names[i])
+			got, err := p.describe(ctx, names[i])
 			if err != nil {
 				return nil, err
 			}
@@ -111,7 +111,7 @@ func (t *Tx) distribute(ctx context.Context, tables []Becomes, keyspaceName stri
 					WithHint("create it anew with the options: CREATE TABLE ... WITH (cleave.shard_key = '...')")
 			}
 			if d.defs != nil && p.can.Catalogue {
-				other, err := t.define(ctx, p, names[i])
+				other, err := p.define(ctx, names[i])
 				if err != nil {
 					return nil, err
 				}
@@ -131,17 +131,17 @@ func (t *Tx) distribute(ctx context.Context, tables []Becomes, keyspaceName stri
 	}
 	for i := range d.tables {
 		table := &d.tables[i]
-		again, err := t.describe(ctx, first, names[i])
+		again, err := first.describe(ctx, names[i])
 		if err != nil {
 			return nil, err
 		}
 		if again.HasRows && table.Kind == shardmap.Sharded {
-			if err := t.ownsAll(table, first.shard); err != nil {
+			if err := ownsAll(t.over, table, first.shard); err != nil {
 				return nil, err
 			}
 		}
 		if d.defs != nil {
-			is, err := t.define(ctx, first, names[i])
+			is, err := first.define(ctx, names[i])
 			if err != nil {
 				return nil, err
 			}
@@ -155,10 +155,10 @@ func (t *Tx) distribute(ctx context.Context, tables []Becomes, keyspaceName stri
 			}
 		}
 		if table.Kind == shardmap.Reference && again.HasRows && fill != nil {
-			for _, shard := range t.shardNames()[1:] {
+			for _, shard := range shardNames(t.base)[1:] {
 				p := t.part(shard)
 				if err := fill(ctx, first.conn, p.conn, table, t.over.CopiesEpoch()); err != nil {
-					return nil, t.broke(p, err)
+					return nil, p.broke(err)
 				}
 			}
 		}
@@ -205,7 +205,7 @@ func (t *Tx) handOver(ctx context.Context, p *part, d *distribution, names []pla
 	}
 	if !p.can.Locks { // the shard has one writer, which is this
 		for _, sql := range texts {
-			if _, err := t.run(ctx, p, sql); err != nil {
+			if _, err := p.run(ctx, sql); err != nil {
 				return nil, err
 			}
 		}
@@ -214,14 +214,14 @@ func (t *Tx) handOver(ctx context.Context, p *part, d *distribution, names []pla
 	if len(texts) > 0 {
 		mode = "ACCESS EXCLUSIVE"
 		if err := functions(ctx, p.conn); err != nil {
-			return nil, t.broke(p, err)
+			return nil, p.broke(err)
 		}
 	}
 	for _, sql := range texts {
 		own = append(own, Statement{Text: sql})
 	}
 	texts = append([]string{"LOCK TABLE " + strings.Join(list, ", ") + " IN " + mode + " MODE"}, texts...)
-	if err := t.briefly(ctx, p, texts...); err != nil {
+	if err := p.briefly(ctx, texts...); err != nil {
 		return nil, err
 	}
 	return own, t.guards(ctx, p, names)
@@ -229,7 +229,7 @@ func (t *Tx) handOver(ctx context.Context, p *part, d *distribution, names []pla
 
 // madeOf returns the statements that make the tables on the other shards, in an order in which what
 // a foreign key refers to comes first.
-func (t *Tx) madeOf(d *distribution) ([]Statement, error) {
+func (d *distribution) madeOf() ([]Statement, error) {
 	var out []Statement
 	var last []Statement
 	left := make([]int, len(d.tables))
@@ -292,7 +292,7 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 	e := &edit{}
 	var found []error
 	for _, b := range tables {
-		if err := t.planTable(ctx, p, d, b, pretend); err != nil {
+		if err := d.planTable(ctx, t.over, t.opts.Directory, p, b, pretend); err != nil {
 			return nil, err
 		}
 	}
@@ -350,13 +350,16 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 			found = append(found, d.defs[i].refuse(table, t.over.State().Functions)...)
 		}
 		if d.descs[i].HasRows && table.Kind == shardmap.Sharded {
-			if err := t.ownsAll(table, p.shard); err != nil {
+			if err := ownsAll(t.over, table, p.shard); err != nil {
 				found = append(found, err)
 			}
 		}
 	}
-	for _, check := range []func(context.Context, *part, *distribution) error{t.referredTo, t.refuseReached} {
-		err := check(ctx, p, d)
+	for _, check := range []func() error{
+		func() error { return d.referredTo(ctx, t.over, p) },
+		func() error { return p.refuseReached(ctx, t.over, d) },
+	} {
+		err := check()
 		if lost(err) {
 			return nil, err
 		}
@@ -390,15 +393,15 @@ func obstacles(found []error) error {
 }
 
 // planTable reads one table and what it is to become.
-func (t *Tx) planTable(ctx context.Context, p *part, d *distribution, b Becomes, pretend bool) error {
-	known, ok := t.over.Table(b.Schema, b.Name)
+func (d *distribution) planTable(ctx context.Context, over *shardmap.Snapshot, dir shardmap.Directory, p *part, b Becomes, pretend bool) error {
+	known, ok := over.Table(b.Schema, b.Name)
 	if !ok {
 		return unknownTable(b.TableName)
 	}
 	if known.Kind != shardmap.Whole {
 		return sqlstate.New(sqlstate.WrongObjectType, "table %s is %s already", known.QualifiedName(), known.Kind)
 	}
-	desc, err := t.describe(ctx, p, b.TableName)
+	desc, err := p.describe(ctx, b.TableName)
 	if err != nil {
 		return err
 	}
@@ -407,11 +410,11 @@ func (t *Tx) planTable(ctx context.Context, p *part, d *distribution, b Becomes,
 	if b.Reference {
 		table.Kind, table.ShardKey = shardmap.Reference, nil
 	}
-	if err := t.generate(ctx, p, &table, desc); err != nil {
+	if err := p.generate(ctx, &table, desc); err != nil {
 		return err
 	}
 	if p.can.Catalogue {
-		def, err := t.define(ctx, p, b.TableName)
+		def, err := p.define(ctx, b.TableName)
 		if err != nil {
 			return err
 		}
@@ -429,7 +432,7 @@ func (t *Tx) planTable(ctx context.Context, p *part, d *distribution, b Becomes,
 			if at >= 0 {
 				name = shardmap.SequenceOf(known.Columns[at].Generated)
 			}
-			q, ok := t.over.SequenceNamed(name)
+			q, ok := over.SequenceNamed(name)
 			switch {
 			case ok:
 			case pretend:
@@ -454,7 +457,7 @@ func (t *Tx) planTable(ctx context.Context, p *part, d *distribution, b Becomes,
 		}
 		d.defs, d.takes = append(d.defs, def), append(d.takes, takes)
 	} else {
-		entries, err := History(ctx, t.opts.Directory, 0)
+		entries, err := History(ctx, dir, 0)
 		if err != nil {
 			return err
 		}
@@ -478,14 +481,14 @@ func (t *Tx) planTable(ctx context.Context, p *part, d *distribution, b Becomes,
 
 // referredTo refuses that whole tables refer to one that becomes sharded: they would look for its rows
 // on the default shard alone.
-func (t *Tx) referredTo(ctx context.Context, p *part, d *distribution) error {
-	tables := t.over.State().Tables
+func (d *distribution) referredTo(ctx context.Context, over *shardmap.Snapshot, p *part) error {
+	tables := over.State().Tables
 	for i := range tables {
 		other := &tables[i]
 		if other.Kind != shardmap.Whole {
 			continue
 		}
-		desc, err := t.describe(ctx, p, planner.TableName{Schema: other.Schema, Name: other.Name})
+		desc, err := p.describe(ctx, planner.TableName{Schema: other.Schema, Name: other.Name})
 		if err != nil {
 			return err
 		}
@@ -504,8 +507,8 @@ func (t *Tx) referredTo(ctx context.Context, p *part, d *distribution) error {
 }
 
 // ownsAll refuses a table with rows whose keyspace has other owners than the shard with the rows.
-func (t *Tx) ownsAll(table *shardmap.Table, shard string) error {
-	ix, ok := t.over.Keyspace(table.Keyspace)
+func ownsAll(over *shardmap.Snapshot, table *shardmap.Table, shard string) error {
+	ix, ok := over.Keyspace(table.Keyspace)
 	if !ok {
 		return sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", table.Keyspace)
 	}
@@ -568,7 +571,7 @@ func (t *Tx) related(ctx context.Context, first Becomes) ([]Becomes, error) {
 			continue
 		}
 		name := planner.TableName{Schema: table.Schema, Name: table.Name}
-		desc, err := t.describe(ctx, p, name)
+		desc, err := p.describe(ctx, name)
 		if err != nil {
 			return nil, err
 		}

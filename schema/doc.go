@@ -3,6 +3,14 @@
 // none does where the engine can promise that, and the exact place where it
 // stopped is reported where the engine cannot.
 //
+// # Types
+//
+//   - [Tx] is the change: its statements in their order, the locks, the commit.
+//   - part is one shard's side: a conversation, what is read of the shard's catalogue, what is refused there.
+//   - changes is the private map; after puts it on top of any newer map.
+//   - edit is what one statement changes of the map; distribution is what becomes of tables that are sharded or carried.
+//   - intent is a statement that no transaction can hold, in the directory while it runs.
+//
 // # States
 //
 //	open ──Exec──▶ executed ──PREPARE──▶ prepared ──Directory.Update──▶ decided ──members──▶ followed ──COMMIT PREPARED──▶ committed

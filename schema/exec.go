@@ -30,7 +30,7 @@ func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notic
 	}
 	if len(t.parts) == 0 && !t.locked {
 		// What is left of an index that was made outside of transactions must not meet one that is made now.
-		if _, err := FinishIntents(ctx, RecoverOptions{Directory: t.opts.Directory, Connect: t.opts.Connect, Actor: t.opts.Actor, LockTimeout: t.opts.LockTimeout}); err != nil {
+		if _, err := FinishIntents(ctx, t.opts.recovery()); err != nil {
 			return "", nil, t.fail(err)
 		}
 	}
@@ -42,7 +42,7 @@ func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notic
 	}
 	tag, notices, err = t.exec(ctx, st)
 	if err != nil {
-		return "", nil, t.fail(t.moving(copied(err, t.copying(st.DDL))))
+		return "", nil, t.fail(moving(t.over, copied(err, copiedBy(t.base, t.opts.LockTimeout, st.DDL))))
 	}
 	return tag, notices, nil
 }
@@ -63,14 +63,14 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 			idle = true
 		case sqlstate.UndefinedTable:
 		default:
-			return "", nil, t.broke(first, err)
+			return "", nil, first.broke(err)
 		}
 	}
 	if d.MapOnly {
 		return t.mapOnly(ctx, first, st)
 	}
 	if d.Create != nil && d.Create.InPath && d.Create.Schema != "public" && !idle {
-		if err := t.inPath(ctx, first, d.Create.Schema, "table"); err != nil {
+		if err := first.inPath(ctx, d.Create.Schema, "table"); err != nil {
 			return "", nil, err
 		}
 	}
@@ -80,10 +80,10 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 				WithHint("it is a sequence of the cluster: SELECT * FROM cleave.sequences")
 		}
 	}
-	if err := t.functions(ctx, first, d); err != nil {
+	if err := first.functions(ctx, d); err != nil {
 		return "", nil, err
 	}
-	st, err := t.truncates(ctx, first, st)
+	st, err := first.truncates(ctx, t.over, st)
 	if err != nil {
 		return "", nil, err
 	}
@@ -96,30 +96,30 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	}
 	var refusal error
 	if d.Loose != nil {
-		if idle, refusal, err = t.loose(ctx, first, d.Loose); err != nil {
+		if idle, refusal, err = first.loose(ctx, t.over, d.Loose); err != nil {
 			return "", nil, err
 		}
 	}
-	if err := t.trusts(ctx, first, d); err != nil {
+	if err := first.trusts(ctx, d); err != nil {
 		return "", nil, err
 	}
-	busy := t.copying(d)
-	if err := t.patience(ctx, first, busy); err != nil {
+	busy := copiedBy(t.base, t.opts.LockTimeout, d)
+	if err := first.patience(ctx, busy); err != nil {
 		return "", nil, err
 	}
-	shapes, err := t.shapes(ctx, first, d)
+	shapes, err := first.shapes(ctx, d)
 	if err != nil {
 		return "", nil, err
 	}
-	res, notices, err := t.runNotices(ctx, first, st.Text)
+	res, notices, err := first.runNotices(ctx, st.Text)
 	if err != nil {
 		return "", nil, withRows(err, d)
 	}
-	if st, err = t.cascaded(ctx, first, st, shapes); err != nil {
+	if st, err = first.cascaded(ctx, t.over, st, shapes); err != nil {
 		return "", nil, err
 	}
 	d = st.DDL
-	if err := t.confined(ctx, first, d); err != nil {
+	if err := first.confined(ctx, t.opts.Admin, d); err != nil {
 		return "", nil, err
 	}
 	if refusal != nil {
@@ -141,18 +141,18 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	if err != nil {
 		return "", nil, err
 	}
-	notices = append(notices, t.keyless(first, d, edit)...)
+	notices = append(notices, edit.keyless(first, d)...)
 	for _, sql := range edit.after {
-		if _, err := t.run(ctx, first, sql); err != nil {
+		if _, err := first.run(ctx, sql); err != nil {
 			return "", nil, err
 		}
 	}
-	if err := t.fillable(ctx, first, d, edit); err != nil {
+	if err := first.fillable(ctx, t.over, d, edit); err != nil {
 		return "", nil, err
 	}
 	var others []*part
 	if d.AllShards {
-		for _, name := range t.shardNames()[1:] {
+		for _, name := range shardNames(t.base)[1:] {
 			p, err := t.open(ctx, name)
 			if err != nil {
 				return "", nil, err
@@ -160,7 +160,7 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 			if err := t.mark(ctx, p); err != nil {
 				return "", nil, err
 			}
-			if err := t.patience(ctx, p, busy); err != nil {
+			if err := p.patience(ctx, busy); err != nil {
 				return "", nil, err
 			}
 			others = append(others, p)
@@ -171,14 +171,14 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 			return "", nil, err
 		}
 	}
-	if err := t.sameRows(ctx, first, others, edit); err != nil {
+	if err := first.sameRows(ctx, t.over, others, edit); err != nil {
 		return "", nil, err
 	}
 	was := slices.Clone(t.state.Sequences)
 	if err := t.apply(edit); err != nil {
 		return "", nil, err
 	}
-	if err := t.shadows(ctx, first, was); err != nil {
+	if err := first.shadows(ctx, t.state.Sequences, was); err != nil {
 		return "", nil, err
 	}
 	if err := t.objects(ctx, first, d); err != nil {
@@ -193,22 +193,14 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	return res.Tag, notices, nil
 }
 
-// broke notes that a part's conversation is over, if it is, and names the shard.
-func (t *Tx) broke(p *part, err error) error {
-	if lost(err) {
-		p.broken = true
-	}
-	return onShard(err, p.shard)
-}
-
 // passing reports whether an error says nothing of the statement and the schema: it may go well the next time.
 func passing(code sqlstate.Code) bool {
 	return code == sqlstate.QueryCanceled || code == sqlstate.LockNotAvailable || code == sqlstate.DeadlockDetected
 }
 
 // shardNames returns the shards in the order of locks: the default shard, then by name.
-func (t *Tx) shardNames() []string {
-	st := t.base.State()
+func shardNames(base *shardmap.Snapshot) []string {
+	st := base.State()
 	names := []string{}
 	for _, s := range st.Shards {
 		if s.Name != st.DefaultShard {
@@ -229,7 +221,7 @@ func (t *Tx) before(ctx context.Context, p *part, d *planner.DDL) error {
 				return err
 			}
 			if err := p.conn.DropGuard(ctx, old.Schema, old.Name); err != nil {
-				return t.broke(p, err)
+				return p.broke(err)
 			}
 		}
 	}
@@ -237,15 +229,15 @@ func (t *Tx) before(ctx context.Context, p *part, d *planner.DDL) error {
 		// The guard's functions do not go with the table.
 		if old, ok := t.over.Table(name.Schema, name.Name); ok && old.Kind != shardmap.Whole {
 			if err := p.conn.DropGuard(ctx, old.Schema, old.Name); err != nil && sqlstate.CodeOf(err) != sqlstate.UndefinedTable {
-				return t.broke(p, err)
+				return p.broke(err)
 			}
 		}
 	}
-	says := engine.SayEpochs(t.sayings(p, d.Truncated))
+	says := engine.SayEpochs(p.sayings(t.over, d.Truncated))
 	if says == "" {
 		return nil
 	}
-	_, err := t.run(ctx, p, "SET LOCAL "+engine.EpochSetting+" = "+quote(says))
+	_, err := p.run(ctx, "SET LOCAL "+engine.EpochSetting+" = "+quote(says))
 	return err
 }
 
@@ -255,7 +247,7 @@ func (t *Tx) unchanged(seen *shardmap.Snapshot, d *planner.DDL) error {
 	for _, n := range namesOf(d) {
 		// A statement that was analysed before the table became sharded.
 		if is, ok := t.over.Table(n.Schema, n.Name); ok && is.Kind != shardmap.Whole && !d.AllShards {
-			return t.again("table " + is.QualifiedName() + " was changed by another session meanwhile")
+			return again("table " + is.QualifiedName() + " was changed by another session meanwhile")
 		}
 	}
 	if seen.Version() == t.base.Version() || seen.Version() >= 1<<62 {
@@ -265,7 +257,7 @@ func (t *Tx) unchanged(seen *shardmap.Snapshot, d *planner.DDL) error {
 		was, before := seen.Table(n.Schema, n.Name)
 		is, after := t.base.Table(n.Schema, n.Name)
 		if before != after || before && (was.Kind != is.Kind || was.Keyspace != is.Keyspace || !slices.Equal(was.ShardKey, is.ShardKey)) {
-			return t.again("table " + qualified(n.Schema, n.Name) + " was changed by another session meanwhile")
+			return again("table " + qualified(n.Schema, n.Name) + " was changed by another session meanwhile")
 		}
 	}
 	for _, schema := range d.DropsSchema {
@@ -273,7 +265,7 @@ func (t *Tx) unchanged(seen *shardmap.Snapshot, d *planner.DDL) error {
 			tables := pair[0].State().Tables
 			for i := range tables {
 				if _, ok := pair[1].Table(schema, tables[i].Name); tables[i].Schema == schema && !ok {
-					return t.again("tables of schema " + schema + " were changed by another session meanwhile")
+					return again("tables of schema " + schema + " were changed by another session meanwhile")
 				}
 			}
 		}
@@ -311,7 +303,7 @@ type edit struct {
 func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, error) {
 	d := st.DDL
 	e := &edit{described: map[planner.TableName]*engine.Table{}}
-	if err := t.planSequences(ctx, p, d, e); err != nil {
+	if err := e.planSequences(ctx, t.over, p, d); err != nil {
 		return nil, err
 	}
 	for _, name := range d.Dropped {
@@ -320,7 +312,7 @@ func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, e
 		}
 	}
 	if d.Mixed && len(d.Dropped) > 0 {
-		if err := t.dropsChildren(ctx, p, e); err != nil {
+		if err := e.dropsChildren(ctx, t.over, p); err != nil {
 			return nil, err
 		}
 	}
@@ -332,7 +324,7 @@ func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, e
 		}
 	}
 	if d.Create != nil {
-		if err := t.planCreate(ctx, p, d.Create, e); err != nil {
+		if err := e.planCreate(ctx, t.base, t.over, t.opts.RangesPerShard, p, d.Create); err != nil {
 			return nil, err
 		}
 	}
@@ -341,7 +333,7 @@ func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, e
 		if i == 0 && d.Renamed != nil {
 			old = *d.Renamed
 		}
-		if err := t.planAlter(ctx, p, st, old, name, e); err != nil {
+		if err := e.planAlter(ctx, t.over, p, st, old, name); err != nil {
 			return nil, err
 		}
 	}
@@ -356,8 +348,8 @@ func columnsOf(desc *engine.Table) []shardmap.Column {
 	return out
 }
 
-func (t *Tx) planCreate(ctx context.Context, p *part, c *planner.CreateTable, e *edit) error {
-	desc, err := t.describe(ctx, p, c.TableName)
+func (e *edit) planCreate(ctx context.Context, base, over *shardmap.Snapshot, rangesPerShard int, p *part, c *planner.CreateTable) error {
+	desc, err := p.describe(ctx, c.TableName)
 	if err != nil {
 		return err
 	}
@@ -368,7 +360,7 @@ func (t *Tx) planCreate(ctx context.Context, p *part, c *planner.CreateTable, e 
 	table := shardmap.Table{Schema: c.Schema, Name: c.Name, Kind: kind, Columns: columnsOf(desc)}
 	if kind == shardmap.Sharded {
 		table.ShardKey = slices.Clone(c.ShardKey)
-		ks, missing, err := chooseKeyspace(t.over, desc, c.ShardKey, c.Keyspace, t.opts.RangesPerShard)
+		ks, missing, err := chooseKeyspace(over, desc, c.ShardKey, c.Keyspace, rangesPerShard)
 		if err != nil {
 			return err
 		}
@@ -376,7 +368,7 @@ func (t *Tx) planCreate(ctx context.Context, p *part, c *planner.CreateTable, e 
 			// What the directory will write if nobody is faster; if somebody is,
 			// the change is made anew (see rebase), so that guards and map agree.
 			for i := range ks.made.Ranges {
-				ks.made.Ranges[i].Epoch = t.base.Version() + 1
+				ks.made.Ranges[i].Epoch = base.Version() + 1
 			}
 		}
 		e.keyspace, table.Keyspace = ks.made, ks.name
@@ -389,10 +381,10 @@ func (t *Tx) planCreate(ctx context.Context, p *part, c *planner.CreateTable, e 
 			}
 		}
 	}
-	if err := CheckTable(t.over, &table, desc); err != nil {
+	if err := CheckTable(over, &table, desc); err != nil {
 		return err
 	}
-	if err := t.generate(ctx, p, &table, desc); err != nil {
+	if err := p.generate(ctx, &table, desc); err != nil {
 		return err
 	}
 	e.put = append(e.put, table)
@@ -403,12 +395,12 @@ func (t *Tx) planCreate(ctx context.Context, p *part, c *planner.CreateTable, e 
 	return nil
 }
 
-func (t *Tx) planAlter(ctx context.Context, p *part, st *planner.Statement, old, name planner.TableName, e *edit) error {
-	known, ok := t.over.Table(old.Schema, old.Name)
+func (e *edit) planAlter(ctx context.Context, over *shardmap.Snapshot, p *part, st *planner.Statement, old, name planner.TableName) error {
+	known, ok := over.Table(old.Schema, old.Name)
 	if !ok {
 		return nil // a view, an index, or a table that was there before Cleave
 	}
-	desc, err := t.describe(ctx, p, name)
+	desc, err := p.describe(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -427,10 +419,10 @@ func (t *Tx) planAlter(ctx context.Context, p *part, st *planner.Statement, old,
 			return err
 		}
 	}
-	if err := CheckTable(t.over, &table, desc); err != nil {
+	if err := CheckTable(over, &table, desc); err != nil {
 		return err
 	}
-	if err := t.generate(ctx, p, &table, desc); err != nil {
+	if err := p.generate(ctx, &table, desc); err != nil {
 		return err
 	}
 	if old != name {
@@ -447,20 +439,20 @@ func (t *Tx) planAlter(ctx context.Context, p *part, st *planner.Statement, old,
 // follow runs the statement on another shard than the default one, and makes sure
 // that it did the same there.
 func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit) error {
-	if err := t.functions(ctx, p, st.DDL); err != nil {
+	if err := p.functions(ctx, st.DDL); err != nil {
 		return err
 	}
 	if err := t.before(ctx, p, st.DDL); err != nil {
 		return err
 	}
-	if err := t.trusts(ctx, p, st.DDL); err != nil {
+	if err := p.trusts(ctx, st.DDL); err != nil {
 		return err
 	}
 	text := st.Text
 	if st.DDL.Elsewhere != "" {
 		text = st.DDL.Elsewhere
 	}
-	if _, err := t.run(ctx, p, text); err != nil {
+	if _, err := p.run(ctx, text); err != nil {
 		own := sqlstate.As(err)
 		if strings.HasPrefix(string(own.Code), "42") && (st.DDL.Op == "create function" || st.DDL.Op == "create procedure") {
 			return sqlstate.Refuse("the function names what is on the default shard only ("+own.Message+")", "SET check_function_bodies = off before it, if its body does; such functions can be called by statements of the default shard only")
@@ -470,7 +462,7 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 		}
 		return err
 	}
-	if err := t.confined(ctx, p, st.DDL); err != nil {
+	if err := p.confined(ctx, t.opts.Admin, st.DDL); err != nil {
 		return err
 	}
 	if err := t.step("executed", p.shard); err != nil {
@@ -480,7 +472,7 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 		if known, ok := t.over.Table(name.Schema, name.Name); ok && known.Kind == shardmap.Whole {
 			continue
 		}
-		got, err := t.describe(ctx, p, name)
+		got, err := p.describe(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -491,11 +483,11 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 		}
 	}
 	for _, sql := range e.after {
-		if _, err := t.run(ctx, p, sql); err != nil {
+		if _, err := p.run(ctx, sql); err != nil {
 			return err
 		}
 	}
-	return t.fillable(ctx, p, st.DDL, e)
+	return p.fillable(ctx, t.over, st.DDL, e)
 }
 
 // differs says how two descriptions of a table differ, "" if they do not.
@@ -556,7 +548,7 @@ func (t *Tx) guards(ctx context.Context, p *part, tables []planner.TableName) er
 		err := p.conn.SetGuard(bound, g)
 		cancel()
 		if err != nil {
-			return t.broke(p, err)
+			return p.broke(err)
 		}
 	}
 	return t.step("guarded", p.shard)
@@ -606,7 +598,7 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 }
 
 // keyless warns of a new sharded table without a primary key.
-func (t *Tx) keyless(p *part, d *planner.DDL, e *edit) []*sqlstate.Error {
+func (e *edit) keyless(p *part, d *planner.DDL) []*sqlstate.Error {
 	if d.Create == nil || d.Create.Kind != shardmap.Sharded || !p.can.KeyedMoves {
 		return nil
 	}
@@ -628,7 +620,7 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 	}
 	// A unique index is checked before anything is built, on what it says: the
 	// catalogue knows it only afterwards.
-	names := t.shardNames()
+	names := shardNames(t.base)
 	if !st.DDL.AllShards {
 		names = names[:1]
 	}
@@ -655,7 +647,11 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 			err = t.intent.mine(ctx, t.opts.Directory)
 		}
 		if err != nil {
-			return "", nil, t.fail(t.halfMade(ctx, onShard(err, name), names, i))
+			left := t.intent
+			if !errors.Is(err, errCrash) {
+				t.intent = nil
+			}
+			return "", nil, t.fail(left.halfMade(ctx, t.opts.recovery(), onShard(err, name), names, i))
 		}
 		if i == 0 {
 			tag, notices = gotTag, gotNotices
@@ -667,41 +663,6 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 		t.intent = nil
 	}
 	return tag, notices, nil
-}
-
-// halfMade ends a statement that failed on one of the shards: an index that it has made goes again on all, what else it has
-// done stays and is finished by itself. It completes the error.
-func (t *Tx) halfMade(ctx context.Context, err error, names []string, at int) error {
-	if errors.Is(err, errCrash) {
-		return err
-	}
-	own := sqlstate.As(err)
-	i := t.intent
-	nothing := at == 0 && !lost(err) && !passing(own.Code)
-	var end error
-	if i != nil {
-		t.intent = nil
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
-		defer cancel()
-		if nothing && i.Op == "drop index" {
-			_ = i.forget(ctx, t.opts.Directory) // it is as it was
-			return err
-		}
-		o := RecoverOptions{Directory: t.opts.Directory, Connect: t.opts.Connect, Actor: t.opts.Actor, LockTimeout: t.opts.LockTimeout}.withDefaults()
-		if _, end = o.settleIntent(ctx, i); end == nil && i.Op == "create index" {
-			return err
-		}
-		if end != nil && !errors.Is(end, shardmap.ErrConflict) {
-			own.Detail = strings.TrimSpace(own.Detail + " What it has done is taken away, or finished, by a router later: " + sqlstate.As(end).Message + ".")
-			own.Hint = "wait until that is done; see: cleave doctor"
-			return own
-		}
-	}
-	if at > 0 {
-		own.Detail = strings.TrimSpace(own.Detail + " Done on " + strings.Join(names[:at], ", ") + "; not done on " + strings.Join(names[at:], ", ") + ".")
-		own.Hint = "run it again"
-	}
-	return own
 }
 
 // clearInvalid drops the index that a CREATE INDEX CONCURRENTLY is to make, if it is
@@ -776,12 +737,4 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement, tex
 		return "", nil, err
 	}
 	return res.Tag, notices, nil
-}
-
-func (t *Tx) describe(ctx context.Context, p *part, name planner.TableName) (*engine.Table, error) {
-	desc, err := p.conn.DescribeTable(ctx, name.Schema, name.Name)
-	if err != nil {
-		return nil, t.broke(p, err)
-	}
-	return desc, nil
 }

@@ -27,7 +27,7 @@ func (t *Tx) timed(ctx context.Context, first *part, st *planner.Statement) (*pl
 			list[i] = "pg_catalog.to_json(" + expr + ") #>> '{}'" // times in ISO form, whatever the settings
 		}
 	}
-	res, err := t.run(ctx, first, "SELECT "+strings.Join(list, ", "))
+	res, err := first.run(ctx, "SELECT "+strings.Join(list, ", "))
 	if err != nil {
 		return nil, err
 	}
@@ -46,20 +46,20 @@ func (t *Tx) timed(ctx context.Context, first *part, st *planner.Statement) (*pl
 }
 
 // fillable fails if a statement gave rows of a shard what would be something else on another shard.
-func (t *Tx) fillable(ctx context.Context, p *part, d *planner.DDL, e *edit) error {
+func (p *part) fillable(ctx context.Context, over *shardmap.Snapshot, d *planner.DDL, e *edit) error {
 	why := d.Unfillable
 	if len(d.Altered) == 0 || why == nil && len(d.Defaults) == 0 {
 		return nil
 	}
 	name := d.Altered[0]
-	table, ok := t.over.Table(name.Schema, name.Name)
+	table, ok := over.Table(name.Schema, name.Name)
 	if !ok || table.Kind == shardmap.Whole {
 		return nil
 	}
 	if desc := e.described[name]; why == nil && desc != nil {
 		for _, added := range d.Defaults {
 			c := column(desc, added)
-			if c != nil && c.Default != "" && !defaults.SameOnShards(c.Default, t.over, table.Kind == shardmap.Reference) {
+			if c != nil && c.Default != "" && !defaults.SameOnShards(c.Default, over, table.Kind == shardmap.Reference) {
 				why = sqlstate.Refuse("the type of column "+ident(added)+" has the default "+c.Default+", which would give the rows that are there other values on each shard",
 					"add the column with a DEFAULT of its own, or without the default: DEFAULT NULL, and then ALTER COLUMN ... SET DEFAULT")
 			}
@@ -68,7 +68,7 @@ func (t *Tx) fillable(ctx context.Context, p *part, d *planner.DDL, e *edit) err
 	if why == nil {
 		return nil
 	}
-	rows, err := t.run(ctx, p, "SELECT 1 FROM "+qualified(name.Schema, name.Name)+" LIMIT 1")
+	rows, err := p.run(ctx, "SELECT 1 FROM "+qualified(name.Schema, name.Name)+" LIMIT 1")
 	if err != nil {
 		return err
 	}
@@ -81,9 +81,9 @@ func (t *Tx) fillable(ctx context.Context, p *part, d *planner.DDL, e *edit) err
 
 // sameRows fails if a statement that gave the rows of reference tables values of new columns, or of another type, did not give them the
 // same on all shards: what an expression depends on cannot always be seen.
-func (t *Tx) sameRows(ctx context.Context, first *part, others []*part, e *edit) error {
+func (first *part) sameRows(ctx context.Context, over *shardmap.Snapshot, others []*part, e *edit) error {
 	for name, desc := range e.described {
-		table, ok := t.over.Table(name.Schema, name.Name)
+		table, ok := over.Table(name.Schema, name.Name)
 		if !ok || table.Kind != shardmap.Reference || !filled(table, desc) {
 			continue
 		}
@@ -97,7 +97,7 @@ func (t *Tx) sameRows(ctx context.Context, first *part, others []*part, e *edit)
 			if !p.can.Evaluates {
 				continue // its expressions are the router's own, and its defaults constants
 			}
-			res, err := t.run(ctx, p, sum)
+			res, err := p.run(ctx, sum)
 			if err != nil {
 				return err
 			}

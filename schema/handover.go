@@ -77,7 +77,7 @@ func (t *Tx) takeSequences(ctx context.Context, names []planner.TableName) (int,
 		if !ok {
 			return 0, unknownTable(name)
 		}
-		d, err := t.define(ctx, first, name)
+		d, err := first.define(ctx, name)
 		if err != nil {
 			return 0, err
 		}
@@ -89,7 +89,7 @@ func (t *Tx) takeSequences(ctx context.Context, names []planner.TableName) (int,
 			if s == nil || at < 0 || shardmap.SequenceOf(table.Columns[at].Generated) != "" {
 				continue
 			}
-			q, sql, err := t.takeSequence(ctx, first, &table, c, s, names)
+			q, sql, err := first.takeSequence(ctx, t.state.Sequences, &table, c, s, names)
 			if err != nil {
 				return 0, err
 			}
@@ -114,7 +114,7 @@ func (t *Tx) takeSequences(ctx context.Context, names []planner.TableName) (int,
 		return 0, sqlstate.New(sqlstate.ObjectNotInState, "shard %s cannot prepare transactions, so its sequences cannot be handed over", first.shard).OnShard(first.shard).
 			WithHint("run there: ALTER SYSTEM SET max_prepared_transactions = 100, and restart the server")
 	}
-	if err := t.briefly(ctx, first, texts...); err != nil {
+	if err := first.briefly(ctx, texts...); err != nil {
 		return 0, err
 	}
 	if err := t.apply(edited); err != nil {
@@ -127,9 +127,9 @@ func (t *Tx) takeSequences(ctx context.Context, names []planner.TableName) (int,
 
 // takeSequence returns the cluster's sequence in the place of the shard's, and the statement that
 // bounds that one, "" if both was done before.
-func (t *Tx) takeSequence(ctx context.Context, p *part, table *shardmap.Table, c *definedColumn, s *definedSequence, names []planner.TableName) (*shardmap.Sequence, string, error) {
+func (p *part) takeSequence(ctx context.Context, sequences []shardmap.Sequence, table *shardmap.Table, c *definedColumn, s *definedSequence, names []planner.TableName) (*shardmap.Sequence, string, error) {
 	local := qualifiedSQL(s.Schema, s.Name)
-	for _, q := range t.state.Sequences {
+	for _, q := range sequences {
 		if q.Schema == s.Schema && q.Name == s.Name {
 			return &q, "", nil
 		}
@@ -143,7 +143,7 @@ func (t *Tx) takeSequence(ctx context.Context, p *part, table *shardmap.Table, c
 	if s.Increment < 1 || s.Cycle {
 		return nil, "", sqlstate.Refuse(fmt.Sprintf("sequence %s counts down, or begins anew at its end", local), "ALTER SEQUENCE "+local+" NO CYCLE, with a positive increment")
 	}
-	res, err := t.run(ctx, p, "SELECT last_value FROM "+local)
+	res, err := p.run(ctx, "SELECT last_value FROM "+local)
 	if err != nil {
 		return nil, "", err
 	}
@@ -184,21 +184,21 @@ const (
 )
 
 // briefly runs statements that need locks on tables in use. 55P03 if they were not to be had.
-func (t *Tx) briefly(ctx context.Context, p *part, texts ...string) error {
+func (p *part) briefly(ctx context.Context, texts ...string) error {
 	if !p.can.Locks || len(texts) == 0 {
 		return nil
 	}
-	end := time.Now().Add(brieflyTimes * t.opts.LockTimeout)
+	end := time.Now().Add(brieflyTimes * p.lockTimeout)
 	texts = append([]string{"SAVEPOINT cleave_briefly", fmt.Sprintf("SET LOCAL lock_timeout = %d", brieflyWait.Milliseconds())}, texts...)
 	for try := 0; ; try++ {
 		var err error
 		for _, sql := range texts {
-			if _, err = t.run(ctx, p, sql); err != nil {
+			if _, err = p.run(ctx, sql); err != nil {
 				break
 			}
 		}
 		if err == nil {
-			_, err = t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d; RELEASE SAVEPOINT cleave_briefly", t.opts.LockTimeout.Milliseconds()))
+			_, err = p.run(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d; RELEASE SAVEPOINT cleave_briefly", p.lockTimeout.Milliseconds()))
 			return err
 		}
 		if code := sqlstate.CodeOf(err); code != sqlstate.LockNotAvailable && code != sqlstate.DeadlockDetected {
@@ -210,7 +210,7 @@ func (t *Tx) briefly(ctx context.Context, p *part, texts ...string) error {
 			own.Hint = "run it again when the transaction has ended: SELECT * FROM pg_stat_activity WHERE state <> 'idle' ORDER BY xact_start"
 			return err
 		}
-		if _, err := t.run(ctx, p, "ROLLBACK TO SAVEPOINT cleave_briefly; RELEASE SAVEPOINT cleave_briefly"); err != nil {
+		if _, err := p.run(ctx, "ROLLBACK TO SAVEPOINT cleave_briefly; RELEASE SAVEPOINT cleave_briefly"); err != nil {
 			return err
 		}
 		pause(ctx, brieflyPause*time.Duration(1+min(try, 4))+rand.N(brieflyPause))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -123,7 +124,7 @@ func (t *Tx) intend(ctx context.Context, st *planner.Statement, names []string) 
 				WithHint("wait a moment, and run it again; see: cleave doctor")
 		}
 	}
-	c, err := t.change(0)
+	c, err := t.entry(t.id, t.opts.Actor, t.opts.Why, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -153,13 +154,12 @@ func (i *intent) mine(ctx context.Context, dir shardmap.Directory) error {
 }
 
 // abandon leaves the rest to the process that looks for intents next. Errors are of no use: when the process ends it is seen to be dead.
-func (t *Tx) abandon(ctx context.Context) {
-	if t.intent == nil || t.intent.Given {
+func (i *intent) abandon(ctx context.Context, dir shardmap.Directory) {
+	if i == nil || i.Given {
 		return
 	}
-	t.intent.Given = true
-	_ = t.intent.put(ctx, t.opts.Directory)
-	t.intent = nil
+	i.Given = true
+	_ = i.put(ctx, dir)
 }
 
 // The states of an index on a shard.
@@ -497,4 +497,36 @@ func InvalidIndexes(ctx context.Context, o RecoverOptions, sh *shardmap.Shard) [
 		out = append(out, trouble(sh.Name, onShard(err, sh.Name), "indexes that are not valid"))
 	}
 	return out
+}
+
+// halfMade ends a statement that failed on one of the shards: an index that it has made goes again on all, what else it has
+// done stays and is finished by itself. It completes the error.
+func (i *intent) halfMade(ctx context.Context, o RecoverOptions, err error, names []string, at int) error {
+	if errors.Is(err, errCrash) {
+		return err
+	}
+	own := sqlstate.As(err)
+	nothing := at == 0 && !lost(err) && !passing(own.Code)
+	var end error
+	if i != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+		defer cancel()
+		if nothing && i.Op == "drop index" {
+			_ = i.forget(ctx, o.Directory) // it is as it was
+			return err
+		}
+		if _, end = o.withDefaults().settleIntent(ctx, i); end == nil && i.Op == "create index" {
+			return err
+		}
+		if end != nil && !errors.Is(end, shardmap.ErrConflict) {
+			own.Detail = strings.TrimSpace(own.Detail + " What it has done is taken away, or finished, by a router later: " + sqlstate.As(end).Message + ".")
+			own.Hint = "wait until that is done; see: cleave doctor"
+			return own
+		}
+	}
+	if at > 0 {
+		own.Detail = strings.TrimSpace(own.Detail + " Done on " + strings.Join(names[:at], ", ") + "; not done on " + strings.Join(names[at:], ", ") + ".")
+		own.Hint = "run it again"
+	}
+	return own
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -20,21 +21,21 @@ type copying struct {
 	wait      time.Duration
 }
 
-// copying returns the first such move, nil if there is none.
-func (t *Tx) copying(d *planner.DDL) *copying {
+// copiedBy returns the first such move, nil if there is none.
+func copiedBy(base *shardmap.Snapshot, lockTimeout time.Duration, d *planner.DDL) *copying {
 	for _, n := range namesOf(d) {
-		table, ok := t.base.Table(n.Schema, n.Name)
+		table, ok := base.Table(n.Schema, n.Name)
 		if !ok || table.Keyspace == "" {
 			continue
 		}
-		ix, ok := t.base.Keyspace(table.Keyspace)
+		ix, ok := base.Keyspace(table.Keyspace)
 		if !ok {
 			continue
 		}
 		for i := range ix.Def().Transits {
 			m := &ix.Def().Transits[i]
 			if owner, _ := ix.Sides(m); owner == m.From {
-				return &copying{id: m.ID, table: n.Name, wait: min(copiedWait, t.opts.LockTimeout)}
+				return &copying{id: m.ID, table: n.Name, wait: min(copiedWait, lockTimeout)}
 			}
 		}
 	}
@@ -42,11 +43,11 @@ func (t *Tx) copying(d *planner.DDL) *copying {
 }
 
 // patience bounds the waits for locks on a shard by those of a move that copies the table, if there is one.
-func (t *Tx) patience(ctx context.Context, p *part, m *copying) error {
+func (p *part) patience(ctx context.Context, m *copying) error {
 	if m == nil || !p.can.Locks {
 		return nil
 	}
-	_, err := t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d", m.wait.Milliseconds()))
+	_, err := p.run(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", m.wait.Milliseconds()))
 	return err
 }
 
@@ -63,13 +64,13 @@ func copied(err error, m *copying) error {
 
 // moving is the error of a check of all rows of a table of which a part is being moved: two shards have its rows, and what
 // statements of the transaction did to those of the owner the other has not got yet.
-func (t *Tx) moving(err error) error {
+func moving(over *shardmap.Snapshot, err error) error {
 	own := sqlstate.As(err)
-	table, ok := t.over.Table(own.Schema, own.Table)
+	table, ok := over.Table(own.Schema, own.Table)
 	if !strings.HasPrefix(string(own.Code), "23") || !ok || table.Keyspace == "" {
 		return err
 	}
-	for _, k := range t.over.State().Keyspaces {
+	for _, k := range over.State().Keyspaces {
 		for _, m := range k.Transits {
 			if k.Name == table.Keyspace && (m.From == own.Shard || m.To == own.Shard) {
 				e := sqlstate.Refuse("a change that all rows of table "+own.Table+" have to fit is not supported while a part of them is being moved", fmt.Sprintf("run it when move %s has ended, or end that: cleave moves %s", m.ID, m.ID)).OnShard(own.Shard)

@@ -151,13 +151,13 @@ func (t *Tx) fits(ctx context.Context, p *part, table *shardmap.Table) error {
 	}
 	is, err := p.conn.Guard(ctx, table.Schema, table.Name)
 	if err != nil {
-		return t.broke(p, err)
+		return p.broke(err)
 	}
 	tables := t.base.State().Tables
 	for i := 0; i < len(tables) && is == nil; i++ {
 		if other := &tables[i]; other.Kind == shardmap.Sharded && other.Keyspace == table.Keyspace {
 			if is, err = p.conn.Guard(ctx, other.Schema, other.Name); err != nil {
-				return t.broke(p, err)
+				return p.broke(err)
 			}
 			table = other
 		}
@@ -175,7 +175,7 @@ func (t *Tx) fits(ctx context.Context, p *part, table *shardmap.Table) error {
 		return nil
 	}
 	if err := ofThisMap(ctx, t.opts.Directory, p.conn, now, table, p.shard, is); err != nil {
-		return t.broke(p, err)
+		return p.broke(err)
 	}
 	return nil
 }
@@ -263,4 +263,39 @@ func guardDiffers(want engine.Guard, guarded bool, is *engine.GuardState) string
 		return fmt.Sprintf("takes epoch %d besides %d: a change of the set of shards has begun and not ended", is.Also, is.Epoch)
 	}
 	return ""
+}
+
+// Differences compares a database with what the map says of a shard, without changing anything: the schema changes that
+// were run there, the tables and their guards. It is for a database that is to take the place of the shard's: conn leads
+// there and has no open transaction. Guards of a keyspace that is moving there are not compared.
+//
+// Errors: those of the directory and of the database, when the comparison did not come to its end.
+func Differences(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot, shard string, conn engine.Conn) ([]Finding, error) {
+	o = o.withDefaults()
+	o.DryRun, o.SetBack, o.candidate = true, false, true
+	sh, _ := snap.Shard(shard)
+	entries, err := History(ctx, o.Directory, 0)
+	if err != nil {
+		return nil, err
+	}
+	entries = inForce(entries)
+	gone, err := tombstones(entries, snap)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := run(ctx, conn, "BEGIN"); err != nil {
+		return nil, onShard(err, shard)
+	}
+	c := comparison{o: o, snap: snap, shard: sh, def: shard == snap.State().DefaultShard, conn: conn, entries: entries, gone: gone, absent: map[string]int{}}
+	c.all(ctx)
+	if _, _, err := run(ctx, conn, "ROLLBACK"); err != nil {
+		return nil, onShard(err, shard)
+	}
+	var out []Finding
+	for _, f := range c.found {
+		if f.Level != levelOK {
+			out = append(out, f)
+		}
+	}
+	return out, nil
 }

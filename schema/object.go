@@ -2,12 +2,9 @@ package schema
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"strings"
 
-	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -57,15 +54,15 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 	}
 	var views []shardmap.View
 	functions, acting := t.state.Functions, t.state.Acting
-	err := t.printed(ctx, p, func() (err error) {
-		if err := t.json(ctx, p, viewsSQL, &views); err != nil {
+	err := p.printed(ctx, func() (err error) {
+		if err := p.json(ctx, viewsSQL, &views); err != nil {
 			return err
 		}
 		if !d.Objects && !stale {
 			return nil
 		}
 		var all []planner.FunctionSource
-		if err := t.json(ctx, p, strings.Replace(routinesSQL, "@body", bodySQL(p.conn.Parameter("server_version")), 1), &all); err != nil {
+		if err := p.json(ctx, strings.Replace(routinesSQL, "@body", bodySQL(p.conn.Parameter("server_version")), 1), &all); err != nil {
 			return err
 		}
 		functions = planner.PureFunctions(all)
@@ -73,7 +70,7 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 		if err := keptPure(t.state.Functions, functions, all); err != nil && !stale {
 			return err
 		}
-		acting, err = t.acting(ctx, p, planner.ActingFunctions(all))
+		acting, err = p.acting(ctx, planner.ActingFunctions(all))
 		return err
 	})
 	if err != nil {
@@ -83,7 +80,7 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 }
 
 // acting reports whether something that is not a function itself depends on one of them: a trigger, a rule, a policy, a default, an operator.
-func (t *Tx) acting(ctx context.Context, p *part, functions [][2]string) (bool, error) {
+func (p *part) acting(ctx context.Context, functions [][2]string) (bool, error) {
 	if len(functions) == 0 {
 		return false, nil
 	}
@@ -91,7 +88,7 @@ func (t *Tx) acting(ctx context.Context, p *part, functions [][2]string) (bool, 
 	for _, f := range functions {
 		names = append(names, "("+quote(f[0])+", "+quote(f[1])+")")
 	}
-	res, err := t.run(ctx, p, `SELECT EXISTS (SELECT FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_proc AS p ON p.oid OPERATOR(pg_catalog.=) d.refobjid
+	res, err := p.run(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_proc AS p ON p.oid OPERATOR(pg_catalog.=) d.refobjid
 		JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
 		WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.classid OPERATOR(pg_catalog.<>) 'pg_catalog.pg_proc'::pg_catalog.regclass
 		AND d.deptype IN ('n', 'a') AND (n.nspname::pg_catalog.text, p.proname::pg_catalog.text) IN (`+strings.Join(names, ", ")+"))")
@@ -103,7 +100,7 @@ func (t *Tx) acting(ctx context.Context, p *part, functions [][2]string) (bool, 
 
 // fileViews reads the views of a SQLite shard, whose queries name their schemas.
 func (t *Tx) fileViews(ctx context.Context, p *part) error {
-	res, err := t.run(ctx, p, "SELECT n.nspname, c.relname, pg_catalog.pg_get_viewdef(c.oid) FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace "+
+	res, err := p.run(ctx, "SELECT n.nspname, c.relname, pg_catalog.pg_get_viewdef(c.oid) FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace "+
 		"WHERE c.relkind = 'v' AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY n.nspname, c.relname")
 	if err != nil {
 		return err
@@ -157,37 +154,11 @@ func keptPure(was, is []shardmap.Function, all []planner.FunctionSource) error {
 	return nil
 }
 
-// json runs a query whose value is JSON in hex.
-func (t *Tx) json(ctx context.Context, p *part, sql string, into any) error {
-	res, err := t.run(ctx, p, sql)
-	if err != nil {
-		return err
-	}
-	if err := oneJSON(res, into); err != nil {
-		return err.OnShard(p.shard)
-	}
-	return nil
-}
-
-func oneJSON(res *engine.Result, into any) *sqlstate.Error {
-	if len(res.Rows) != 1 || len(res.Rows[0]) != 1 {
-		return nil
-	}
-	text, err := hex.DecodeString(res.Rows[0][0].String)
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
-		return sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard is unreadable")
-	}
-	return nil
-}
-
 // overlayObjects brings the views and functions into next. They are the default
 // shard's, read under the lock of schema changes, so they are newer than any other's.
-func (t *Tx) overlayObjects(next *shardmap.State) {
-	if t.seen {
-		next.Views, next.Functions, next.FunctionsRead = slices.Clone(t.state.Views), slices.Clone(t.state.Functions), t.state.FunctionsRead
-		next.Acting = t.state.Acting
+func (c *changes) overlayObjects(next *shardmap.State) {
+	if c.seen {
+		next.Views, next.Functions, next.FunctionsRead = slices.Clone(c.state.Views), slices.Clone(c.state.Functions), c.state.FunctionsRead
+		next.Acting = c.state.Acting
 	}
 }

@@ -221,7 +221,7 @@ func (f *reachFunction) reason(named, written, calls map[string]string) string {
 const reachedMax = 8
 
 // refuseReached refuses tables that the default shard's own objects would read a part of.
-func (t *Tx) refuseReached(ctx context.Context, p *part, d *distribution) error {
+func (p *part) refuseReached(ctx context.Context, over *shardmap.Snapshot, d *distribution) error {
 	if !p.can.Catalogue {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (t *Tx) refuseReached(ctx context.Context, p *part, d *distribution) error 
 	for i := range d.tables {
 		tables[i] = &d.tables[i]
 	}
-	found, err := reaches(ctx, p.conn, t.over, tables)
+	found, err := reaches(ctx, p.conn, over, tables)
 	if err != nil || len(found) == 0 {
 		return err
 	}

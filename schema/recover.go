@@ -328,7 +328,7 @@ func (o RecoverOptions) compareOnce(ctx context.Context, snap *shardmap.Snapshot
 			c.all(ctx)
 			c.abreast(ctx)
 			if c.changed && !c.failed {
-				if _, err := tx.run(ctx, p, "COMMIT"); err != nil {
+				if _, err := p.run(ctx, "COMMIT"); err != nil {
 					c.found = append(c.found, trouble(s.Name, err, "the repair"))
 				}
 				p.done = true

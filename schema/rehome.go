@@ -205,7 +205,7 @@ func (o Options) bothOnce(ctx context.Context, to string, first bool, f func(t *
 			if err != nil {
 				return err
 			}
-			if _, err := t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d", bothWait.Milliseconds())); err != nil {
+			if _, err := p.run(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", bothWait.Milliseconds())); err != nil {
 				return err
 			}
 		}
@@ -217,7 +217,7 @@ func (o Options) bothOnce(ctx context.Context, to string, first bool, f func(t *
 }
 
 // closing locks the whole tables and sets or drops the guard that refuses every write.
-func (t *Tx) closing(ctx context.Context, p *part, names []planner.TableName, closed bool) error {
+func (p *part) closing(ctx context.Context, names []planner.TableName, closed bool) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (t *Tx) closing(ctx context.Context, p *part, names []planner.TableName, cl
 	if !closed {
 		mode = "ACCESS EXCLUSIVE"
 	}
-	if err := t.briefly(ctx, p, "LOCK TABLE "+strings.Join(list, ", ")+" IN "+mode+" MODE"); err != nil {
+	if err := p.briefly(ctx, "LOCK TABLE "+strings.Join(list, ", ")+" IN "+mode+" MODE"); err != nil {
 		return err
 	}
 	for _, n := range names {
@@ -240,7 +240,7 @@ func (t *Tx) closing(ctx context.Context, p *part, names []planner.TableName, cl
 			err = p.conn.DropGuard(ctx, n.Schema, n.Name)
 		}
 		if err != nil {
-			return t.broke(p, err)
+			return p.broke(err)
 		}
 	}
 	return nil
@@ -253,7 +253,7 @@ func closeWhole(ctx context.Context, o Options) error {
 		return err
 	}
 	defer t.Rollback(ctx)
-	if err := t.closing(ctx, p, wholeTables(t.base), true); err != nil {
+	if err := p.closing(ctx, wholeTables(t.base), true); err != nil {
 		return err
 	}
 	return t.Commit(ctx)
@@ -266,7 +266,7 @@ func openWhole(ctx context.Context, o Options) error {
 		return err
 	}
 	defer t.Rollback(ctx)
-	if err := t.closing(ctx, p, wholeTables(t.base), false); err != nil {
+	if err := p.closing(ctx, wholeTables(t.base), false); err != nil {
 		return err
 	}
 	return t.Commit(ctx)
@@ -276,10 +276,10 @@ func openWhole(ctx context.Context, o Options) error {
 // Its errors are those of Rehome; nothing is changed by it.
 func Rehearse(ctx context.Context, o Options, to string) error {
 	return o.withDefaults().both(ctx, to, func(t *Tx, from *part) error {
-		if err := t.withoutLargeObjects(ctx, from); err != nil {
+		if err := from.withoutLargeObjects(ctx); err != nil {
 			return err
 		}
-		d, statements, err := t.carried(ctx, from, wholeTables(t.base))
+		d, statements, err := from.carried(ctx, t.base, t.opts.Directory, wholeTables(t.base))
 		if err != nil {
 			return err
 		}
@@ -287,13 +287,13 @@ func Rehearse(ctx context.Context, o Options, to string) error {
 		if err != nil {
 			return err
 		}
-		if err := t.makeCarried(ctx, p, d, statements); err != nil {
+		if err := d.makeCarried(ctx, t.base, p, statements); err != nil {
 			return err
 		}
-		if err := t.alike(ctx, p, d); err != nil {
+		if err := d.alike(ctx, p); err != nil {
 			return err
 		}
-		return t.views(ctx, p)
+		return p.views(ctx, t.base)
 	})
 }
 
@@ -312,7 +312,7 @@ func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to strin
 	if err != nil {
 		return nil, err
 	}
-	d, made, err := t.carried(ctx, from, wholeTables(snap))
+	d, made, err := from.carried(ctx, t.base, t.opts.Directory, wholeTables(snap))
 	if err != nil || len(made) == 0 {
 		return nil, err
 	}
@@ -320,16 +320,16 @@ func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to strin
 	if err != nil {
 		return nil, err
 	}
-	if err := t.makeCarried(ctx, p, d, made); err != nil {
+	if err := d.makeCarried(ctx, t.base, p, made); err != nil {
 		return nil, err
 	}
-	if err := t.fillCarried(ctx, from, p, d, made, copyRows, true); err != nil {
+	if err := d.fillCarried(ctx, from, p, made, copyRows, true); err != nil {
 		return nil, err
 	}
-	if err := t.closing(ctx, p, wholeTables(snap), true); err != nil {
+	if err := p.closing(ctx, wholeTables(snap), true); err != nil {
 		return nil, err
 	}
-	if _, err := t.run(ctx, p, "COMMIT"); err != nil {
+	if _, err := p.run(ctx, "COMMIT"); err != nil {
 		return nil, err
 	}
 	p.done = true
@@ -337,41 +337,41 @@ func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to strin
 }
 
 // carried reads how the whole tables are made.
-func (t *Tx) carried(ctx context.Context, from *part, names []planner.TableName) (*distribution, []Statement, error) {
+func (from *part) carried(ctx context.Context, base *shardmap.Snapshot, dir shardmap.Directory, names []planner.TableName) (*distribution, []Statement, error) {
 	d := &distribution{}
 	for _, n := range names {
-		desc, err := t.describe(ctx, from, n)
+		desc, err := from.describe(ctx, n)
 		if err != nil {
 			return nil, nil, err
 		}
 		if desc.Partitioned || desc.Inherits {
 			return nil, nil, sqlstate.Refuse("table "+qualified(n.Schema, n.Name)+" is partitioned or inherits, and is not carried to another shard", "make a plain table of it first")
 		}
-		if err := t.planCarry(ctx, from, d, n, desc); err != nil {
+		if err := d.planCarry(ctx, base, dir, from, n, desc); err != nil {
 			return nil, nil, err
 		}
 	}
-	statements, err := t.madeOf(d)
+	statements, err := d.madeOf()
 	return d, statements, err
 }
 
 // makeCarried makes the tables on the new shard, in place of what an earlier try has left.
-func (t *Tx) makeCarried(ctx context.Context, p *part, d *distribution, statements []Statement) error {
-	if err := t.clearCarried(ctx, p, d); err != nil {
+func (d *distribution) makeCarried(ctx context.Context, base *shardmap.Snapshot, p *part, statements []Statement) error {
+	if err := d.clearCarried(ctx, p); err != nil {
 		return err
 	}
 	for _, s := range statements {
 		if err := replayStatement(ctx, p.conn, s); err != nil {
-			return t.broke(p, replayError(err, p.shard, shardmap.Entry{Version: t.base.Version()}, s))
+			return p.broke(replayError(err, p.shard, shardmap.Entry{Version: base.Version()}, s))
 		}
 	}
 	return nil
 }
 
 // alike compares the tables that were made with those that they were made from.
-func (t *Tx) alike(ctx context.Context, p *part, d *distribution) error {
+func (d *distribution) alike(ctx context.Context, p *part) error {
 	for i, n := range d.Tables {
-		desc, err := t.describe(ctx, p, n.TableName)
+		desc, err := p.describe(ctx, n.TableName)
 		if err != nil {
 			return err
 		}
@@ -384,7 +384,7 @@ func (t *Tx) alike(ctx context.Context, p *part, d *distribution) error {
 }
 
 // fillCarried copies the rows.
-func (t *Tx) fillCarried(ctx context.Context, from, p *part, d *distribution, statements []Statement, copyRows CopyRows, ahead bool) error {
+func (d *distribution) fillCarried(ctx context.Context, from, p *part, statements []Statement, copyRows CopyRows, ahead bool) error {
 	// In the order in which they were made: what a foreign key refers to comes first.
 	for _, s := range statements {
 		for _, name := range s.Creates {
@@ -393,7 +393,7 @@ func (t *Tx) fillCarried(ctx context.Context, from, p *part, d *distribution, st
 				continue
 			}
 			if err := copyRows(ctx, from.conn, p.conn, &d.tables[at], ahead); err != nil {
-				return t.broke(p, err)
+				return p.broke(err)
 			}
 		}
 	}
@@ -401,7 +401,7 @@ func (t *Tx) fillCarried(ctx context.Context, from, p *part, d *distribution, st
 }
 
 // stands reports whether the tables are on the new shard as they were made ahead: made in the same way, and closed since.
-func (t *Tx) stands(ctx context.Context, p *part, d *distribution, statements, made []Statement) bool {
+func (d *distribution) stands(ctx context.Context, p *part, statements, made []Statement) bool {
 	if len(made) == 0 || !slices.EqualFunc(statements, made, func(a, b Statement) bool { return a.Text == b.Text }) {
 		return false
 	}
@@ -422,38 +422,38 @@ func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []
 
 func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows, made []Statement) error {
 	names := wholeTables(t.base)
-	d, statements, err := t.carried(ctx, from, names)
+	d, statements, err := from.carried(ctx, t.base, t.opts.Directory, names)
 	if err != nil {
 		return err
 	}
 	for _, desc := range d.descs {
 		if desc.Guard == nil || desc.Guard.Keyspace != "" {
-			return t.again("the whole tables were opened by another session meanwhile")
+			return again("the whole tables were opened by another session meanwhile")
 		}
 	}
 	p, err := t.open(ctx, to)
 	if err != nil {
 		return err
 	}
-	if !t.stands(ctx, p, d, statements, made) {
-		if err := t.makeCarried(ctx, p, d, statements); err != nil {
+	if !d.stands(ctx, p, statements, made) {
+		if err := d.makeCarried(ctx, t.base, p, statements); err != nil {
 			return err
 		}
 	}
-	if err := t.withoutLargeObjects(ctx, from); err != nil {
+	if err := from.withoutLargeObjects(ctx); err != nil {
 		return err
 	}
 	state := t.base.State().Clone()
-	if err := t.alike(ctx, p, d); err != nil {
+	if err := d.alike(ctx, p); err != nil {
 		return err
 	}
-	if err := t.fillCarried(ctx, from, p, d, statements, copyRows, false); err != nil {
+	if err := d.fillCarried(ctx, from, p, statements, copyRows, false); err != nil {
 		return err
 	}
-	if err := t.views(ctx, p); err != nil {
+	if err := p.views(ctx, t.base); err != nil {
 		return err
 	}
-	if err := t.shadows(ctx, p, nil); err != nil {
+	if err := p.shadows(ctx, t.state.Sequences, nil); err != nil {
 		return err
 	}
 	// What the default shard has noted is done here as well.
@@ -466,16 +466,16 @@ func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows
 		ids = append(ids, e.ID)
 	}
 	if err := note(ctx, p.conn, ids...); err != nil {
-		return t.broke(p, err)
+		return p.broke(err)
 	}
-	if err := t.closing(ctx, p, names, true); err != nil {
+	if err := p.closing(ctx, names, true); err != nil {
 		return err
 	}
 	if err := t.step("carried", to); err != nil {
 		return err
 	}
 	// The lock's note is of no change.
-	if _, err := t.run(ctx, p, "DELETE FROM cleave_internal.schema_change WHERE id = "+quote(t.id)+"; COMMIT"); err != nil {
+	if _, err := p.run(ctx, "DELETE FROM cleave_internal.schema_change WHERE id = "+quote(t.id)+"; COMMIT"); err != nil {
 		return err
 	}
 	p.done = true
@@ -491,11 +491,11 @@ func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows
 }
 
 // withoutLargeObjects refuses to leave a default shard that has large objects: they are not carried.
-func (t *Tx) withoutLargeObjects(ctx context.Context, p *part) error {
+func (p *part) withoutLargeObjects(ctx context.Context) error {
 	if !p.can.LargeObjects {
 		return nil
 	}
-	res, err := t.run(ctx, p, "SELECT count(*) FROM pg_catalog.pg_largeobject_metadata")
+	res, err := p.run(ctx, "SELECT count(*) FROM pg_catalog.pg_largeobject_metadata")
 	if err != nil || res.Rows[0][0].String == "0" {
 		return err
 	}
@@ -522,10 +522,10 @@ func leftLargeObjects(ctx context.Context, o Options, was *shardmap.Shard, now s
 }
 
 // planCarry reads how a whole table is made.
-func (t *Tx) planCarry(ctx context.Context, p *part, d *distribution, n planner.TableName, desc *engine.Table) error {
-	known, _ := t.base.Table(n.Schema, n.Name)
+func (d *distribution) planCarry(ctx context.Context, base *shardmap.Snapshot, dir shardmap.Directory, p *part, n planner.TableName, desc *engine.Table) error {
+	known, _ := base.Table(n.Schema, n.Name)
 	if p.can.Catalogue {
-		def, err := t.define(ctx, p, n)
+		def, err := p.define(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -535,12 +535,12 @@ func (t *Tx) planCarry(ctx context.Context, p *part, d *distribution, n planner.
 					"shard the table, or make it a reference table, with cleave.distribute, which hands the sequence over")
 			}
 		}
-		if err := first(def.refuse(known, t.base.State().Functions)); err != nil {
+		if err := first(def.refuse(known, base.State().Functions)); err != nil {
 			return err
 		}
 		d.defs = append(d.defs, def)
 	} else {
-		entries, err := History(ctx, t.opts.Directory, 0)
+		entries, err := History(ctx, dir, 0)
 		if err != nil {
 			return err
 		}
@@ -560,7 +560,7 @@ func (t *Tx) planCarry(ctx context.Context, p *part, d *distribution, n planner.
 }
 
 // clearCarried drops what an earlier try has left. A table that takes writes is nobody's leftover.
-func (t *Tx) clearCarried(ctx context.Context, p *part, d *distribution) error {
+func (d *distribution) clearCarried(ctx context.Context, p *part) error {
 	var list []string
 	for _, n := range d.Tables {
 		desc, err := p.conn.DescribeTable(ctx, n.Schema, n.Name)
@@ -568,7 +568,7 @@ func (t *Tx) clearCarried(ctx context.Context, p *part, d *distribution) error {
 			continue
 		}
 		if err != nil {
-			return t.broke(p, err)
+			return p.broke(err)
 		}
 		name := qualifiedSQL(n.Schema, n.Name)
 		if desc.HasRows && (desc.Guard == nil || desc.Guard.Keyspace != "") {
@@ -577,7 +577,7 @@ func (t *Tx) clearCarried(ctx context.Context, p *part, d *distribution) error {
 		}
 		if desc.Guard != nil {
 			if err := p.conn.DropGuard(ctx, n.Schema, n.Name); err != nil {
-				return t.broke(p, err)
+				return p.broke(err)
 			}
 		}
 		list = append(list, name)
@@ -585,35 +585,35 @@ func (t *Tx) clearCarried(ctx context.Context, p *part, d *distribution) error {
 	if len(list) == 0 {
 		return nil
 	}
-	_, err := t.run(ctx, p, "DROP TABLE "+strings.Join(list, ", ")+" CASCADE")
+	_, err := p.run(ctx, "DROP TABLE "+strings.Join(list, ", ")+" CASCADE")
 	return err
 }
 
 // views makes the views of the map that a shard does not have, in an order in which that is possible.
-func (t *Tx) views(ctx context.Context, p *part) error {
-	left := slices.Clone(t.base.State().Views)
+func (p *part) views(ctx context.Context, base *shardmap.Snapshot) error {
+	left := slices.Clone(base.State().Views)
 	for len(left) > 0 {
 		var later []shardmap.View
 		var last error
 		for _, v := range left {
 			name := qualifiedSQL(v.Schema, v.Name)
-			res, err := t.run(ctx, p, "SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = "+quote(v.Schema)+" AND c.relname = "+quote(v.Name))
+			res, err := p.run(ctx, "SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = "+quote(v.Schema)+" AND c.relname = "+quote(v.Name))
 			if err != nil {
 				return err
 			}
 			if len(res.Rows) > 0 {
 				continue
 			}
-			if _, err := t.run(ctx, p, "SAVEPOINT cleave_view"); err != nil {
+			if _, err := p.run(ctx, "SAVEPOINT cleave_view"); err != nil {
 				return err
 			}
 			end := "RELEASE SAVEPOINT cleave_view"
-			if _, err := t.run(ctx, p, "CREATE VIEW "+name+" AS "+v.Definition); err != nil {
+			if _, err := p.run(ctx, "CREATE VIEW "+name+" AS "+v.Definition); err != nil {
 				last = err
 				later = append(later, v)
 				end = "ROLLBACK TO SAVEPOINT cleave_view; " + end
 			}
-			if _, err := t.run(ctx, p, end); err != nil {
+			if _, err := p.run(ctx, end); err != nil {
 				return err
 			}
 		}

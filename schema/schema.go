@@ -92,3 +92,8 @@ type Finding struct {
 	// Newer says that a guard is newer than the map, so that nobody knows what the shard owns.
 	Newer bool `json:"-"`
 }
+
+// recovery are the options under which the change's own process finishes what was left.
+func (o Options) recovery() RecoverOptions {
+	return RecoverOptions{Directory: o.Directory, Connect: o.Connect, Actor: o.Actor, LockTimeout: o.LockTimeout}
+}

@@ -63,12 +63,12 @@ func functionsOnPostgres(ctx context.Context, c engine.Conn) error {
 }
 
 // functions does it within the transaction; SQLite shards know the functions.
-func (t *Tx) functions(ctx context.Context, p *part, d *planner.DDL) error {
+func (p *part) functions(ctx context.Context, d *planner.DDL) error {
 	if !d.Functions || !p.can.Functions {
 		return nil
 	}
 	if err := functions(ctx, p.conn); err != nil {
-		return t.broke(p, err)
+		return p.broke(err)
 	}
 	return nil
 }
@@ -122,14 +122,14 @@ const osspSQL = `SELECT FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_att
 	WHERE x.extname = 'uuid-ossp' AND a.attrelid = %s::pg_catalog.regclass AND a.attname = %s`
 
 // generate is generate with what has to be asked for: whether a function of the shard key's default is what its name says.
-func (t *Tx) generate(ctx context.Context, p *part, table *shardmap.Table, desc *engine.Table) error {
+func (p *part) generate(ctx context.Context, table *shardmap.Table, desc *engine.Table) error {
 	generate(table, desc)
 	for i := range table.Columns {
 		c := &table.Columns[i]
 		if from := column(desc, c.Name); from == nil || !slices.Contains(table.ShardKey, c.Name) || !ossp.MatchString(from.Default) {
 			continue
 		}
-		res, err := t.run(ctx, p, fmt.Sprintf(osspSQL, quote(qualified(table.Schema, table.Name)), quote(c.Name)))
+		res, err := p.run(ctx, fmt.Sprintf(osspSQL, quote(qualified(table.Schema, table.Name)), quote(c.Name)))
 		if err != nil {
 			return err
 		}
@@ -147,14 +147,14 @@ func defaultOf(desc *engine.Table, name string) string {
 	return ""
 }
 
-func (t *Tx) schemaExists(ctx context.Context, p *part, name string) (bool, error) {
-	res, err := t.run(ctx, p, "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = "+quote(name))
+func (p *part) schemaExists(ctx context.Context, name string) (bool, error) {
+	res, err := p.run(ctx, "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = "+quote(name))
 	return err == nil && len(res.Rows) > 0, err
 }
 
 // inPath refuses to create what would be in a schema of the search_path after the first, which does not exist.
-func (t *Tx) inPath(ctx context.Context, p *part, schema, what string) error {
-	ok, err := t.schemaExists(ctx, p, schema)
+func (p *part) inPath(ctx context.Context, schema, what string) error {
+	ok, err := p.schemaExists(ctx, schema)
 	if err != nil || ok {
 		return err
 	}
@@ -173,15 +173,15 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 			continue
 		}
 		if c.InPath {
-			if err := t.inPath(ctx, p, c.Sequence.Schema, "sequence"); err != nil {
+			if err := p.inPath(ctx, c.Sequence.Schema, "sequence"); err != nil {
 				return "", nil, err
 			}
-		} else if ok, err := t.schemaExists(ctx, p, c.Sequence.Schema); err != nil {
+		} else if ok, err := p.schemaExists(ctx, c.Sequence.Schema); err != nil {
 			return "", nil, err
 		} else if !ok {
 			return "", nil, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", c.Sequence.Schema)
 		}
-		taken, err := t.taken(ctx, p, c.Sequence.Schema, c.Sequence.Name)
+		taken, err := p.taken(ctx, t.over, c.Sequence.Schema, c.Sequence.Name)
 		if err != nil {
 			return "", nil, err
 		}
@@ -196,14 +196,14 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 		return st.Tag, append(notices, exists), nil
 	}
 	e := &edit{described: map[planner.TableName]*engine.Table{}}
-	if err := t.planSequences(ctx, p, d, e); err != nil {
+	if err := e.planSequences(ctx, t.over, p, d); err != nil {
 		return "", nil, err
 	}
 	was := slices.Clone(t.state.Sequences)
 	if err := t.apply(e); err != nil {
 		return "", nil, err
 	}
-	if err := t.shadows(ctx, p, was); err != nil {
+	if err := p.shadows(ctx, t.state.Sequences, was); err != nil {
 		return "", nil, err
 	}
 	t.ran, t.sequenceOnly = true, true
@@ -212,8 +212,8 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 }
 
 // taken reports whether a relation, or a sequence of the cluster, has the name.
-func (t *Tx) taken(ctx context.Context, p *part, schema, name string) (bool, error) {
-	if _, ok := t.over.Sequence(schema, name); ok {
+func (p *part) taken(ctx context.Context, over *shardmap.Snapshot, schema, name string) (bool, error) {
+	if _, ok := over.Sequence(schema, name); ok {
 		return true, nil
 	}
 	switch _, err := p.conn.DescribeTable(ctx, schema, name); sqlstate.CodeOf(err) {
@@ -222,28 +222,28 @@ func (t *Tx) taken(ctx context.Context, p *part, schema, name string) (bool, err
 	case sqlstate.UndefinedTable:
 		return false, nil
 	default:
-		return false, t.broke(p, err)
+		return false, p.broke(err)
 	}
 }
 
 // planSequences adds a statement's changes of sequences to its edit.
-func (t *Tx) planSequences(ctx context.Context, p *part, d *planner.DDL, e *edit) error {
+func (e *edit) planSequences(ctx context.Context, over *shardmap.Snapshot, p *part, d *planner.DDL) error {
 	e.ddl = d
 	for _, c := range d.Sequences {
 		q := c.Sequence
 		if c.Was != nil {
-			is, ok := t.over.Sequence(c.Was.Schema, c.Was.Name)
+			is, ok := over.Sequence(c.Was.Schema, c.Was.Name)
 			if !ok || !reflect.DeepEqual(is, c.Was) {
-				return t.again("sequence " + c.Was.QualifiedName() + " was changed by another session meanwhile")
+				return again("sequence " + c.Was.QualifiedName() + " was changed by another session meanwhile")
 			}
 		} else {
-			taken, err := t.taken(ctx, p, q.Schema, q.Name)
+			taken, err := p.taken(ctx, over, q.Schema, q.Name)
 			if err != nil {
 				return err
 			}
 			if taken {
 				if q.Owner != nil && !d.MapOnly {
-					return t.again("the name " + q.QualifiedName() + " was taken meanwhile")
+					return again("the name " + q.QualifiedName() + " was taken meanwhile")
 				}
 				return sqlstate.New(sqlstate.DuplicateTable, "relation \"%s\" already exists", q.Name)
 			}
@@ -280,17 +280,17 @@ func nextLife(id string) string {
 
 // applySequences edits the sequences of the private map: those of the statement,
 // and those that go, or are renamed, with their column.
-func (t *Tx) applySequences(e *edit) {
-	touch := func(q *shardmap.Sequence) { t.sequences[q.QualifiedName()], t.touched[q.QualifiedName()] = true, true }
+func (c *changes) applySequences(e *edit) {
+	touch := func(q *shardmap.Sequence) { c.sequences[q.QualifiedName()], c.touched[q.QualifiedName()] = true, true }
 	for i := range e.dropSequences {
-		t.state.DropSequence(e.dropSequences[i].Schema, e.dropSequences[i].Name)
+		c.state.DropSequence(e.dropSequences[i].Schema, e.dropSequences[i].Name)
 		touch(&e.dropSequences[i])
 	}
 	for i := range e.putSequences {
-		t.state.PutSequence(e.putSequences[i])
+		c.state.PutSequence(e.putSequences[i])
 		touch(&e.putSequences[i])
 	}
-	for _, q := range slices.Clone(t.state.Sequences) {
+	for _, q := range slices.Clone(c.state.Sequences) {
 		if q.Owner == nil {
 			continue
 		}
@@ -303,26 +303,26 @@ func (t *Tx) applySequences(e *edit) {
 				owner.Column = d.RenamedColumn[1]
 			}
 		}
-		there := slices.ContainsFunc(t.state.Tables, func(o shardmap.Table) bool {
+		there := slices.ContainsFunc(c.state.Tables, func(o shardmap.Table) bool {
 			return o.Schema == owner.Schema && o.Name == owner.Table &&
-				slices.ContainsFunc(o.Columns, func(c shardmap.Column) bool { return c.Name == owner.Column })
+				slices.ContainsFunc(o.Columns, func(l shardmap.Column) bool { return l.Name == owner.Column })
 		})
 		switch {
 		case !there:
-			t.state.DropSequence(q.Schema, q.Name)
+			c.state.DropSequence(q.Schema, q.Name)
 			touch(&q)
 		case owner != *q.Owner:
 			q.Owner = &owner
-			t.state.PutSequence(q)
+			c.state.PutSequence(q)
 			touch(&q)
 		}
 	}
 }
 
 // overlaySequences brings the changed sequences into next.
-func (t *Tx) overlaySequences(next *shardmap.State) {
-	for name := range t.sequences {
-		replaceSequence(next, name, t.state.Sequences)
+func (c *changes) overlaySequences(next *shardmap.State) {
+	for name := range c.sequences {
+		replaceSequence(next, name, c.state.Sequences)
 	}
 }
 

@@ -13,21 +13,21 @@ import (
 // there for programs that read the catalogue: psql, pg_dump, an ORM.
 
 // shadows makes the shadows follow the sequences of the private map.
-func (t *Tx) shadows(ctx context.Context, p *part, was []shardmap.Sequence) error {
+func (p *part) shadows(ctx context.Context, sequences, was []shardmap.Sequence) error {
 	if !p.can.Sequences {
 		return nil
 	}
 	for i := range was {
 		old := &was[i]
-		if slices.ContainsFunc(t.state.Sequences, func(q shardmap.Sequence) bool { return life(q.ID) == life(old.ID) }) {
+		if slices.ContainsFunc(sequences, func(q shardmap.Sequence) bool { return life(q.ID) == life(old.ID) }) {
 			continue
 		}
-		if _, err := t.run(ctx, p, "DROP SEQUENCE IF EXISTS "+qualifiedSQL(old.Schema, old.Name)); err != nil {
+		if _, err := p.run(ctx, "DROP SEQUENCE IF EXISTS "+qualifiedSQL(old.Schema, old.Name)); err != nil {
 			return err
 		}
 	}
-	for i := range t.state.Sequences {
-		q := &t.state.Sequences[i]
+	for i := range sequences {
+		q := &sequences[i]
 		at := slices.IndexFunc(was, func(o shardmap.Sequence) bool { return life(o.ID) == life(q.ID) })
 		var texts []string
 		name := qualifiedSQL(q.Schema, q.Name)
@@ -48,7 +48,7 @@ func (t *Tx) shadows(ctx context.Context, p *part, was []shardmap.Sequence) erro
 			texts = append(texts, "ALTER SEQUENCE IF EXISTS "+name+options+" RESTART OWNED BY "+owner)
 		}
 		for _, sql := range texts {
-			if _, err := t.run(ctx, p, sql); err != nil {
+			if _, err := p.run(ctx, sql); err != nil {
 				return err
 			}
 		}

@@ -60,8 +60,8 @@ func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 		// All at once, and for a moment only: who has one table and waits for another is in a ring with clients, of whom
 		// PostgreSQL ends one.
 		slices.Sort(names)
-		if err := t.briefly(ctx, p, "LOCK TABLE "+strings.Join(names, ", ")+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-			return nil, t.broke(p, err)
+		if err := p.briefly(ctx, "LOCK TABLE "+strings.Join(names, ", ")+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return nil, p.broke(err)
 		}
 	}
 	for _, table := range tables {
@@ -70,13 +70,13 @@ func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 		err := p.conn.SetGuard(bound, g)
 		cancel()
 		if err != nil {
-			return nil, t.broke(p, err)
+			return nil, p.broke(err)
 		}
 	}
 	if check != nil {
 		if err := check(ctx, p.conn, tables); err != nil {
 			if lost(err) {
-				return nil, t.broke(p, err)
+				return nil, p.broke(err)
 			}
 			return nil, err
 		}
@@ -98,11 +98,11 @@ func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 	}
 	if shard == t.base.State().DefaultShard {
 		// The lock's note is of no change.
-		if _, err := t.run(ctx, p, "DELETE FROM cleave_internal.schema_change WHERE id = "+quote(t.id)); err != nil {
+		if _, err := p.run(ctx, "DELETE FROM cleave_internal.schema_change WHERE id = "+quote(t.id)); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := t.run(ctx, p, "COMMIT"); err != nil {
+	if _, err := p.run(ctx, "COMMIT"); err != nil {
 		if p.broken {
 			e := sqlstate.Wrap(err, sqlstate.TransactionUnknown, "shard %s was lost while its guards were being set", shard).OnShard(shard).
 				WithHint("cleave doctor --repair sets them as the map says")

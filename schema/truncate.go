@@ -10,13 +10,13 @@ import (
 )
 
 // sayings are the epochs of the guards of tables on a shard.
-func (t *Tx) sayings(p *part, tables []planner.TableName) (all []engine.Saying) {
+func (p *part) sayings(over *shardmap.Snapshot, tables []planner.TableName) (all []engine.Saying) {
 	for _, name := range tables {
-		table, ok := t.over.Table(name.Schema, name.Name)
+		table, ok := over.Table(name.Schema, name.Name)
 		if !ok {
 			continue
 		}
-		if g, ok := GuardOf(t.over, table, p.shard); ok {
+		if g, ok := GuardOf(over, table, p.shard); ok {
 			all = append(all, engine.Saying{Keyspace: g.Owned.Keyspace, Epoch: g.Owned.Epoch})
 		}
 	}
@@ -26,13 +26,13 @@ func (t *Tx) sayings(p *part, tables []planner.TableName) (all []engine.Saying) 
 // truncates completes a TRUNCATE by what its CASCADE reaches, which the catalogue of the default shard knows: every
 // foreign key of a table on all shards is there, too. 40001 while a part of a keyspace is being given to another shard:
 // its guards have the epoch of the map then, although the shard may have nothing to say any more.
-func (t *Tx) truncates(ctx context.Context, p *part, st *planner.Statement) (*planner.Statement, error) {
+func (p *part) truncates(ctx context.Context, over *shardmap.Snapshot, st *planner.Statement) (*planner.Statement, error) {
 	if st.DDL.Op != "truncate" {
 		return st, nil
 	}
 	d := *st.DDL
 	if len(d.Cascades) > 0 {
-		res, err := t.run(ctx, p, referencesSQL)
+		res, err := p.run(ctx, referencesSQL)
 		if err != nil {
 			return nil, err
 		}
@@ -54,13 +54,13 @@ func (t *Tx) truncates(ctx context.Context, p *part, st *planner.Statement) (*pl
 			d.Truncated = all
 		}
 		if d.Restarts {
-			d.Sequences = planner.Restarts(t.over, all)
+			d.Sequences = planner.Restarts(over, all)
 		}
 	}
 	for _, name := range d.Truncated {
-		if table, ok := t.over.Table(name.Schema, name.Name); ok && table.Kind == shardmap.Sharded {
-			if ix, ok := t.over.Keyspace(table.Keyspace); ok && len(ix.Holds()) > 0 {
-				return nil, t.again("a part of keyspace " + table.Keyspace + " is just being given to another shard")
+		if table, ok := over.Table(name.Schema, name.Name); ok && table.Kind == shardmap.Sharded {
+			if ix, ok := over.Keyspace(table.Keyspace); ok && len(ix.Holds()) > 0 {
+				return nil, again("a part of keyspace " + table.Keyspace + " is just being given to another shard")
 			}
 		}
 	}

@@ -12,9 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/internal/crashpoint"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -50,65 +48,9 @@ type Tx struct {
 	notices []*sqlstate.Error
 }
 
-// changes is what a rollback to a savepoint takes back.
-type changes struct {
-	// locked is true while the default shard's lock is held and base is read under it.
-	locked     bool
-	state      shardmap.State
-	statements []Statement
-	touched    map[string]bool // schema.name of every table concerned
-	keyspaces  map[string]bool // whose ownership went into guards or checks
-	made       map[string]bool // keyspaces created here
-	marked     map[string]bool // shards that have noted the change's id
-	ops        []string
-	op         string // of the history's entry, OpChange if empty
-	ran        bool   // something ran that the map has to record
-	// sequences are those that come, change or go, by schema.name; sequenceOnly:
-	// there was a change of nothing else.
-	sequences    map[string]bool
-	sequenceOnly bool
-	seen         bool // views and functions were read again and are others
-	declared     bool // what tables are to become was declared, or taken back
-}
-
-func (c changes) clone() changes {
-	out := c
-	out.state = c.state.Clone()
-	out.statements = slices.Clone(c.statements)
-	out.ops = slices.Clone(c.ops)
-	out.touched = cloneSet(c.touched)
-	out.keyspaces = cloneSet(c.keyspaces)
-	out.made = cloneSet(c.made)
-	out.marked = cloneSet(c.marked)
-	out.sequences = cloneSet(c.sequences)
-	return out
-}
-
-func cloneSet(s map[string]bool) map[string]bool {
-	out := make(map[string]bool, len(s))
-	for k := range s {
-		out[k] = true
-	}
-	return out
-}
-
 type save struct {
 	name string
 	was  changes
-}
-
-// part is one shard's side of the transaction.
-type part struct {
-	shard   string
-	can     capability.Set
-	conn    engine.Conn
-	release func(broken bool) // nil for conversations of Options.Open
-	broken  bool
-	// prepared is true from the moment that PREPARE TRANSACTION was sent.
-	prepared bool
-	// adopted is true for a conversation of Options.Open before its first use here.
-	adopted bool
-	done    bool // nothing is open there any more
 }
 
 // Begin starts a change made from snap. Nothing is sent to a shard yet.
@@ -129,7 +71,7 @@ func Begin(_ context.Context, opts Options, snap *shardmap.Snapshot) (*Tx, error
 		if !ok {
 			return nil, sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", shard).WithHint("see: cleave shard list")
 		}
-		t.parts = append(t.parts, &part{shard: shard, can: def.Can(), conn: opts.Open[shard], adopted: true})
+		t.parts = append(t.parts, &part{shard: shard, can: def.Can(), conn: opts.Open[shard], adopted: true, lockTimeout: opts.LockTimeout, waits: t.waits})
 	}
 	return t, nil
 }
@@ -220,7 +162,7 @@ func (t *Tx) open(ctx context.Context, shard string) (*part, error) {
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", shard).WithHint("see: cleave shard list")
 	}
-	p := &part{shard: shard, can: def.Can()}
+	p := &part{shard: shard, can: def.Can(), lockTimeout: t.opts.LockTimeout, waits: t.waits}
 	conn, release, err := t.opts.Connect(ctx, shard)
 	if err != nil {
 		return nil, onShard(err, shard)
@@ -263,23 +205,23 @@ func (t *Tx) prelude(ctx context.Context, p *part, begin bool) error {
 		if t.opts.Begin != "" {
 			text = t.opts.Begin
 		}
-		if _, err := t.run(ctx, p, text); err != nil {
+		if _, err := p.run(ctx, text); err != nil {
 			return err
 		}
 		for _, set := range t.opts.Prelude {
-			if _, err := t.run(ctx, p, local(set)); err != nil {
+			if _, err := p.run(ctx, local(set)); err != nil {
 				return err
 			}
 		}
 	}
 	if p.can.Locks {
-		if _, err := t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d", t.opts.LockTimeout.Milliseconds())); err != nil {
+		if _, err := p.run(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", t.opts.LockTimeout.Milliseconds())); err != nil {
 			return err
 		}
 	}
 	if begin {
 		for _, s := range t.saves {
-			if _, err := t.run(ctx, p, "SAVEPOINT "+ident(s.name)); err != nil {
+			if _, err := p.run(ctx, "SAVEPOINT "+ident(s.name)); err != nil {
 				return err
 			}
 		}
@@ -314,27 +256,6 @@ func local(set string) string {
 	return "SET LOCAL " + rest
 }
 
-// run runs SQL on one part and notes a broken conversation.
-func (t *Tx) run(ctx context.Context, p *part, sql string) (*engine.Result, error) {
-	res, _, err := t.runNotices(ctx, p, sql)
-	return res, err
-}
-
-func (t *Tx) runNotices(ctx context.Context, p *part, sql string) (*engine.Result, []*sqlstate.Error, error) {
-	defer t.waits(ctx)()
-	res, notices, err := run(ctx, p.conn, sql)
-	if err != nil {
-		if lost(err) {
-			p.broken = true
-		}
-		if text, ok := planner.CastWord(sqlstate.As(err).Message); ok {
-			err = planner.RefuseCastWord(text)
-		}
-		return res, notices, onShard(err, p.shard)
-	}
-	return res, notices, nil
-}
-
 func (t *Tx) step(name, shard string) error {
 	crashpoint.Step(t.opts.Actor)
 	if t.opts.step == nil {
@@ -364,7 +285,7 @@ func (t *Tx) lock(ctx context.Context) error {
 			return err
 		}
 		if p.can.Locks {
-			_, err = t.run(ctx, p, lockSQL)
+			_, err = p.run(ctx, lockSQL)
 		}
 		if err == nil {
 			// On SQLite this write is what takes the lock.
@@ -374,17 +295,17 @@ func (t *Tx) lock(ctx context.Context) error {
 			break
 		}
 		if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable || attempt > 0 || !fresh || p.release == nil {
-			return t.waiting(err)
+			return waiting(err)
 		}
 		// Perhaps a prepared transaction of a router that died holds the lock.
-		if _, err := t.run(ctx, p, "ROLLBACK"); err != nil {
+		if _, err := p.run(ctx, "ROLLBACK"); err != nil {
 			return err
 		}
 		p.done = true
-		t.end(p)
+		p.end()
 		t.parts = slices.DeleteFunc(t.parts, func(o *part) bool { return o == p })
 		if !settled(ctx, RecoverOptions{Directory: t.opts.Directory, Connect: t.opts.Connect, Age: t.opts.PrepareAge}, t.base) {
-			return t.waiting(err)
+			return waiting(err)
 		}
 	}
 	now, err := t.opts.Directory.Load(ctx)
@@ -393,7 +314,7 @@ func (t *Tx) lock(ctx context.Context) error {
 	}
 	if now.Version() != t.base.Version() {
 		if now.State().DefaultShard != name {
-			return t.again("the default shard is another one now")
+			return again("the default shard is another one now")
 		}
 		t.base, t.under, t.over = now, now, now
 		t.state = now.State().Clone()
@@ -406,7 +327,7 @@ func (t *Tx) lock(ctx context.Context) error {
 }
 
 // waiting explains why the lock was not to be had.
-func (t *Tx) waiting(err error) error {
+func waiting(err error) error {
 	if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable {
 		return err
 	}
@@ -417,7 +338,7 @@ func (t *Tx) waiting(err error) error {
 }
 
 // again is the error of a change that has to be made anew from the current map.
-func (t *Tx) again(why string) error {
+func again(why string) error {
 	e := sqlstate.New(sqlstate.SerializationFailure, "could not change the schema: %s", why).
 		WithHint("nothing was changed: run the transaction again")
 	e.Retry = sqlstate.RetryTransaction
@@ -444,12 +365,12 @@ func (t *Tx) Follow(now *shardmap.Snapshot) *shardmap.Snapshot {
 		return t.over
 	}
 	if !slices.Equal(shardSet(t.base), shardSet(now)) || t.base.State().DefaultShard != now.State().DefaultShard {
-		t.stale = t.again("the shards are others now")
+		t.stale = again("the shards are others now")
 		return t.over
 	}
 	t.under = now
 	if err := t.refresh(); err != nil {
-		t.stale = t.again("the shard map was changed meanwhile: " + err.Error())
+		t.stale = again("the shard map was changed meanwhile: " + err.Error())
 	}
 	return t.over
 }
@@ -489,7 +410,7 @@ func (t *Tx) Ended() {
 func (t *Tx) refresh() error {
 	s := t.state
 	if t.under != t.base {
-		s = t.final(t.under)
+		s = t.after(t.base, t.under, true)
 	}
 	// Far above every stored version, so that plans made from this map and
 	// from stored ones are never taken for each other.
@@ -509,7 +430,7 @@ func (t *Tx) Savepoint(ctx context.Context, name string) error {
 		return err
 	}
 	for _, p := range t.parts {
-		if _, err := t.run(ctx, p, "SAVEPOINT "+ident(name)); err != nil {
+		if _, err := p.run(ctx, "SAVEPOINT "+ident(name)); err != nil {
 			return t.fail(err)
 		}
 	}
@@ -545,7 +466,7 @@ func (t *Tx) RollbackTo(ctx context.Context, name string) error {
 		if p.broken {
 			return t.fail(sqlstate.New(sqlstate.InFailedTransaction, "the conversation with shard %s broke: the transaction can only be rolled back", p.shard).OnShard(p.shard))
 		}
-		if _, err := t.run(ctx, p, "ROLLBACK TO SAVEPOINT "+ident(name)); err != nil {
+		if _, err := p.run(ctx, "ROLLBACK TO SAVEPOINT "+ident(name)); err != nil {
 			return t.fail(err)
 		}
 		p.adopted = p.adopted || p.release == nil // the savepoint may be older than its prelude
@@ -569,7 +490,7 @@ func (t *Tx) Release(ctx context.Context, name string) error {
 		return t.fail(noSavepoint(name))
 	}
 	for _, p := range t.parts {
-		if _, err := t.run(ctx, p, "RELEASE SAVEPOINT "+ident(name)); err != nil {
+		if _, err := p.run(ctx, "RELEASE SAVEPOINT "+ident(name)); err != nil {
 			return t.fail(err)
 		}
 	}
@@ -590,7 +511,8 @@ func (t *Tx) Rollback(ctx context.Context) {
 }
 
 func (t *Tx) rollback(ctx context.Context) {
-	t.abandon(ctx)
+	t.intent.abandon(ctx, t.opts.Directory)
+	t.intent = nil
 	for _, p := range t.parts {
 		if p.done {
 			continue
@@ -599,7 +521,7 @@ func (t *Tx) rollback(ctx context.Context) {
 		case p.prepared:
 			t.unprepare(ctx, p)
 		case !p.broken:
-			_, _ = t.run(ctx, p, "ROLLBACK") // a failure marks the part as broken
+			_, _ = p.run(ctx, "ROLLBACK") // a failure marks the part as broken
 		}
 		p.done = true
 	}
@@ -610,14 +532,6 @@ func (t *Tx) rollback(ctx context.Context) {
 func (t *Tx) finish() {
 	t.closed = true
 	for _, p := range t.parts {
-		t.end(p)
+		p.end()
 	}
-}
-
-func (t *Tx) end(p *part) {
-	if p.release == nil {
-		return
-	}
-	p.release(p.broken || !p.done)
-	p.release = nil
 }
