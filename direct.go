@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/internal/pipe"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -50,7 +50,7 @@ type direct struct {
 	// their type bytes; those without an answer are not in it.
 	expect []byte
 	// turn holds up the acknowledgement of a newer map while something is under way.
-	turn    *executor.Turn
+	turn    *leaseuse.Turn
 	version uint64 // of the map when the unit began
 	status  byte   // of the last ReadyForQuery
 	open    bool   // messages were sent since the last Sync
@@ -132,7 +132,7 @@ func (o *Owner) dial(context.Context, string, string) (net.Conn, error) {
 	d := &direct{turn: c.rooms.Executor.NewTurn(), o: o, nc: server, r: wire.NewReader(server, 4<<10, directMessage), status: 'I'}
 	d.expect = d.room[:0]
 	// In a way that a move cannot wait for any longer: the transaction ends with it.
-	d.turn.OnEnd(func(executor.Hold) { c.wg.Go(d.cut) })
+	d.turn.OnEnd(func(leaseuse.Hold) { c.wg.Go(d.cut) })
 	d.turn.On(&unplanned)
 	c.owners.direct.add(d)
 	c.wg.Go(func() {
@@ -267,7 +267,7 @@ func (d *direct) connect(params map[string]string) error {
 	return nil
 }
 
-// unplanned stands for what the program says in [executor.Turn.On]: it goes to the owner of a key, whatever tables the map has.
+// unplanned stands for what the program says in [leaseuse.Turn.On]: it goes to the owner of a key, whatever tables the map has.
 var unplanned planner.Statement
 
 // relay sends whole messages of the program to the shard and brings back the

@@ -44,28 +44,28 @@ func (e *Executor) TryAcquireIn(l *lane.Loop, shard string, s *Settings) *Conn {
 }
 
 // Cached is Plan that only looks into the cache.
-func (e *Executor) Cached(text []byte, s *Settings, snap *shardmap.Snapshot) *planner.Statement {
-	st := e.plans.part(text).get(text, s.searchPathKey(), snap.SchemaVersion())
+func (p *plans) Cached(text []byte, s *Settings, snap *shardmap.Snapshot) *planner.Statement {
+	st := p.cache.part(text).get(text, s.searchPathKey(), snap.SchemaVersion())
 	if st != nil {
-		e.metrics.PlanCache(true)
+		p.metrics.PlanCache(true)
 	}
 	return st
 }
 
 // CachedText is PlanText that only looks into the cache; routed as there.
-func (e *Executor) CachedText(sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot) (st *planner.Statement, r planner.Route, routed bool) {
+func (p *plans) CachedText(sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot) (st *planner.Statement, r planner.Route, routed bool) {
 	key, view, literals := shapeOf(sh, text)
 	if key == nil {
 		return nil, r, false
 	}
-	if st = e.plans.part(key).get(key, s.searchPathKey(), snap.SchemaVersion()); st == nil {
+	if st = p.cache.part(key).get(key, s.searchPathKey(), snap.SchemaVersion()); st == nil {
 		return nil, r, false
 	}
 	r, ok, err := st.RouteText(snap, view, literals)
 	if !ok || err != nil || r.Several {
 		return nil, r, false
 	}
-	e.metrics.PlanCache(true)
+	p.metrics.PlanCache(true)
 	return st, r, true
 }
 

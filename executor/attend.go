@@ -30,32 +30,32 @@ type planned struct {
 }
 
 // attend plans, until w leaves. What plan uses may not change afterwards.
-func (e *Executor) attend(w Waiter, plan func(*planner.Planner) (*planner.Statement, error)) (*planner.Statement, error) {
+func (p *plans) attend(w Waiter, plan func(*planner.Planner) (*planner.Statement, error)) (*planner.Statement, error) {
 	if w == nil {
-		return plan(e.planner)
+		return plan(p.planner)
 	}
 	ctx, done := w.Planning()
 	defer done()
 	end := make(chan planned, 1)
-	until := e.planner.Until(func() error { return context.Cause(ctx) })
-	if !e.beside(func() { end <- guardedPlan(until, plan) }) {
-		return plan(e.planner)
+	until := p.planner.Until(func() error { return context.Cause(ctx) })
+	if !p.beside(func() { end <- guardedPlan(until, plan) }) {
+		return plan(p.planner)
 	}
 	select {
-	case p := <-end:
-		return p.given(ctx)
+	case is := <-end:
+		return is.given(ctx)
 	case <-ctx.Done():
 	}
 	select {
-	case p := <-end:
-		return p.given(ctx)
-	case e.left <- struct{}{}:
+	case is := <-end:
+		return is.given(ctx)
+	case p.left <- struct{}{}:
 	}
-	e.beside(func() {
-		if p := <-end; p.fault != nil {
-			e.log.Error("a fault in a plan that nobody waits for", "fault", p.fault, "stack", string(p.stack))
+	p.beside(func() {
+		if is := <-end; is.fault != nil {
+			p.log.Error("a fault in a plan that nobody waits for", "fault", is.fault, "stack", string(is.stack))
 		}
-		<-e.left
+		<-p.left
 	})
 	return nil, context.Cause(ctx)
 }

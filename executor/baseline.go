@@ -36,6 +36,14 @@ type origin struct {
 	base  *baseline // nil: the one of now; always nil with a login, which has values of its own
 }
 
+// origins are the baselines that sessions and connections have begun with.
+type origins struct {
+	baseline atomic.Pointer[baseline] // of now, nil while none was learned
+	// learning is held by the goroutine that asks for the baseline. It guards baselines, the last ones.
+	learning  chan struct{}
+	baselines []*baseline
+}
+
 // from is the origin of the set's session.
 func (s *Settings) from() origin {
 	if s == nil {
@@ -45,16 +53,16 @@ func (s *Settings) from() origin {
 }
 
 // now is the origin with the baseline of now in the place of none.
-func (e *Executor) now(from origin) origin {
+func (o *origins) now(from origin) origin {
 	if from.login == nil && from.base == nil {
-		from.base = e.baseline.Load()
+		from.base = o.baseline.Load()
 	}
 	return from
 }
 
 // fits reports whether a session of that origin can use the connection.
-func (e *Executor) fits(c *Conn, from origin) bool {
-	return c.login == from.login && (from.login != nil || c.baseline == e.now(from).base)
+func (o *origins) fits(c *Conn, from origin) bool {
+	return c.login == from.login && (from.login != nil || c.baseline == o.now(from).base)
 }
 
 var pinned = []string{"TimeZone", "DateStyle", "IntervalStyle"}
@@ -303,22 +311,22 @@ func (p *pool) learn(ctx context.Context) (engine.Conn, *baseline, error) {
 		}
 	}
 	b.other = readable(b.values)
-	b = p.ex.known(b)
+	b = p.ex.origins.known(b)
 	b.learned.Store(time.Now().UnixNano())
 	p.ex.baseline.Store(b)
 	return c, b, nil
 }
 
-// known is the baseline as it was learned before, or it is a new one. e.learning is held.
-func (e *Executor) known(b *baseline) *baseline {
-	for _, was := range e.baselines {
+// known is the baseline as it was learned before, or it is a new one. o.learning is held.
+func (o *origins) known(b *baseline) *baseline {
+	for _, was := range o.baselines {
 		if was.other == b.other && maps.Equal(was.reported, b.reported) && maps.Equal(was.values, b.values) {
 			return was
 		}
 	}
 	b.number = 1
-	if n := len(e.baselines); n > 0 {
-		b.number = e.baselines[n-1].number + 1
+	if n := len(o.baselines); n > 0 {
+		b.number = o.baselines[n-1].number + 1
 	}
 	if path, ok := b.values["search_path"]; ok {
 		b.path = startPath(path)
@@ -337,9 +345,9 @@ func (e *Executor) known(b *baseline) *baseline {
 		b.patient = &baseline{number: b.number, reported: b.reported, start: b.start, values: values, path: b.path}
 		b.patient.bare, b.patient.patient = &Settings{path: defaultPath, origin: origin{base: b.patient}}, b.patient
 	}
-	e.baselines = append(e.baselines, b)
-	if len(e.baselines) > baselinesMax {
-		e.baselines = e.baselines[1:]
+	o.baselines = append(o.baselines, b)
+	if len(o.baselines) > baselinesMax {
+		o.baselines = o.baselines[1:]
 	}
 	return b
 }

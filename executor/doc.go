@@ -2,9 +2,16 @@
 // the analysed statements, pools the conversations with the shards, and relays
 // a shard's answers undecoded.
 //
+// # Types
+//
+// An [Executor] is put together of parts that have their own state. leaseuse.Served is the map that is served, and who uses
+// which version of it. load.Meter counts where the load is. plans analyses statements and keeps the analyses, intern has
+// the statements that sessions prepare alike, origins what sessions began with, logins the users of the shards' own. What
+// is left to the Executor itself are the pools, and the servers of shards with replicas.
+//
 // # What it guarantees
 //
-//   - The map is read through one atomic pointer ([Executor.Snapshot]); it is
+//   - The map is read through one atomic pointer (Served.Snapshot); it is
 //     replaced, never changed.
 //   - A pool never holds more than PoolMax conversations; a statement waits for
 //     one at most PoolWait, and at most WaitersMax statements wait. A shard that

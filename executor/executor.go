@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor/leaseuse"
+	"github.com/cleavedb/cleave/executor/load"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -36,38 +38,28 @@ type Options struct {
 type Executor struct {
 	directory shardmap.Directory
 	drivers   map[string]engine.Driver
-	planner   *planner.Planner
 	limits    Limits
 	log       *slog.Logger
 	metrics   *telemetry.Metrics
-	lease     *shardmap.Lease
-	turns     turns
 	member    string
-	load      load
+	*leaseuse.Served
+	*load.Meter
+	*plans
 
-	snapshot atomic.Pointer[shardmap.Snapshot]
-	pools    atomic.Pointer[map[string]*pool]
-	baseline atomic.Pointer[baseline]
-	stopped  atomic.Pointer[map[string]error] // see Stop; nil: no shard is
-	holds    atomic.Pointer[[]Hold]           // of snapshot; set before it
-	changes  atomic.Pointer[[]change]
-	plans    planCache
-	intern   intern
-	turn     atomic.Uint64
-	lanes    *lane.Group
-	counted  atomic.Bool // see KeepCounters
-	logins   logins
-	// learning is held by the goroutine that asks for the baseline. It guards baselines, the last ones.
-	learning  chan struct{}
-	baselines []*baseline
-	checking  chan struct{} // passwords that shards check just now
-	left      chan struct{} // plans that are finished for nobody
+	pools   atomic.Pointer[map[string]*pool]
+	stopped atomic.Pointer[map[string]error] // see Stop; nil: no shard is
+	intern
+	turn    atomic.Uint64
+	lanes   *lane.Group
+	counted atomic.Bool // see KeepCounters
+	logins
+	origins
+	checking chan struct{} // passwords that shards check just now
 
 	mu      sync.Mutex
 	groups  map[string]*group // of shards with replicas
 	numbers map[string]*numbers
 	life    context.Context // ends with Close
-	changed chan struct{}   // closed when the snapshot is replaced
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	closed  bool
@@ -96,15 +88,15 @@ func (e *Executor) beside(f func()) bool {
 // New makes an Executor. It does nothing until Start.
 func New(o Options) *Executor {
 	e := &Executor{
-		directory: o.Directory, drivers: o.Drivers, planner: o.Planner,
-		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, lease: o.Lease,
-		changed: make(chan struct{}), checking: make(chan struct{}, loginsAtOnce), learning: make(chan struct{}, 1), left: make(chan struct{}, leftMax),
+		directory: o.Directory, drivers: o.Drivers,
+		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, Served: leaseuse.New(o.Lease),
+		checking: make(chan struct{}, loginsAtOnce), origins: origins{learning: make(chan struct{}, 1)},
 		member: o.Member,
 	}
-	e.load.init(e.limits.LoadWindow)
-	e.turns.all, e.turns.installed = map[*Turn]struct{}{}, make(chan struct{}, 1)
+	e.Meter = load.New(load.Options{Directory: o.Directory, Metrics: o.Metrics, Log: e.log, Member: o.Member, Window: e.limits.LoadWindow, ConnectTimeout: e.limits.ConnectTimeout})
 	e.pools.Store(&map[string]*pool{})
-	e.plans.init(e.limits.PlanEntries, e.limits.PlanBytes)
+	e.plans = &plans{planner: o.Planner, metrics: o.Metrics, log: e.log, origins: &e.origins, beside: e.beside, left: make(chan struct{}, leftMax)}
+	e.plans.cache.init(e.limits.PlanEntries, e.limits.PlanBytes)
 	return e
 }
 
@@ -135,9 +127,9 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.install(snap)
 	e.wg.Go(func() { e.follow(watch, updates) })
 	e.wg.Go(func() { e.tend(watch) })
-	e.wg.Go(func() { e.report(watch) })
-	if e.lease != nil {
-		e.wg.Go(func() { e.acknowledge(watch) })
+	e.wg.Go(func() { e.Report(watch) })
+	if e.Lease() != nil {
+		e.wg.Go(func() { e.Acknowledge(watch) })
 	}
 	return nil
 }
@@ -189,7 +181,7 @@ func (e *Executor) tend(ctx context.Context) {
 			}
 			e.tendGroups(now)
 			e.tendLogins(now)
-			e.metrics.PlanCacheSize(e.plans.size())
+			e.metrics.PlanCacheSize(e.PlanCacheSize())
 			e.countReplicas()
 		}
 	}
@@ -199,7 +191,7 @@ func (e *Executor) tend(ctx context.Context) {
 func (e *Executor) offer(snap *shardmap.Snapshot) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if cur := e.snapshot.Load(); !e.closed && (cur == nil || snap.Version() > cur.Version()) {
+	if cur := e.Snapshot(); !e.closed && (cur == nil || snap.Version() > cur.Version()) {
 		e.install(snap)
 	}
 }
@@ -231,20 +223,8 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 		next[s.Name] = &pool{ex: e, name: s.Name, key: key, shard: sh, metrics: e.metrics.Shard(s.Name)}
 	}
 	e.pools.Store(&next)
-	var before []Hold
-	if all := e.holds.Load(); all != nil {
-		before = *all
-	}
-	holds := holdsOf(snap, before)
-	e.holds.Store(&holds)
-	e.changes.Store(e.noteChange(snap))
-	e.load.install(snap)
-	e.snapshot.Store(snap)
-	e.lease.Install(snap.Version())
-	select {
-	case e.turns.installed <- struct{}{}:
-	default:
-	}
+	e.Meter.Install(snap)
+	e.Served.Install(snap)
 	e.metrics.MapVersion(snap.Version())
 	e.dropGroups(snap)
 	for _, s := range snap.Shards() {
@@ -274,8 +254,6 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 			}
 		}
 	}
-	close(e.changed)
-	e.changed = make(chan struct{})
 }
 
 // Close ends the watch and closes all idle connections; those in use are closed
@@ -309,8 +287,8 @@ func (e *Executor) Close() error {
 	return errors.Join(errs...)
 }
 
-// Snapshot returns the map that is served.
-func (e *Executor) Snapshot() *shardmap.Snapshot { return e.snapshot.Load() }
+// Member is the id with which the process has joined the cluster, "" if it has not.
+func (e *Executor) Member() string { return e.member }
 
 // Refresh loads the map from the directory and installs it if it is newer.
 func (e *Executor) Refresh(ctx context.Context) (*shardmap.Snapshot, error) {
@@ -326,9 +304,7 @@ func (e *Executor) Refresh(ctx context.Context) (*shardmap.Snapshot, error) {
 // session sees its own schema change.
 func (e *Executor) AwaitVersion(ctx context.Context, version uint64) error {
 	for {
-		e.mu.Lock()
-		changed := e.changed
-		e.mu.Unlock()
+		changed := e.Changed()
 		if e.Snapshot().Version() >= version {
 			return nil
 		}
@@ -343,6 +319,28 @@ func (e *Executor) AwaitVersion(ctx context.Context, version uint64) error {
 		}
 	}
 }
+
+// AwaitNewer waits until a map newer than the version is served, or ctx ends. Unlike
+// [Executor.Newer] it does not ask the directory: the watch brings it.
+func (e *Executor) AwaitNewer(ctx context.Context, version uint64) error {
+	for {
+		changed := e.Changed()
+		if e.Snapshot().Version() > version {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-e.life.Done():
+			return e.life.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// HoldTimeout is how long statements wait that need a held part, unless the
+// session says otherwise.
+func (e *Executor) HoldTimeout() time.Duration { return e.limits.HoldTimeout }
 
 // Newer waits, at most RefreshWait, for a map newer than the version: after a
 // guard refused what this router's map allowed. ok is false if there is none.
@@ -526,14 +524,6 @@ func (e *Executor) Health() []Health {
 		}
 	}
 	return all
-}
-
-// Changed returns a channel that is closed when the map that Snapshot returns
-// is replaced. Take it before Snapshot, so that no change is missed.
-func (e *Executor) Changed() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.changed
 }
 
 // Shard returns the handle of a shard's primary, for conversations outside of

@@ -35,7 +35,7 @@ type Limits struct {
 	PlanEntries, PlanBytes int
 	// MessageMax bounds one message of a shard, bytes; default 256 MiB.
 	MessageMax int
-	// LoadWindow is the half-life of load figures; default DefaultLoadWindow.
+	// LoadWindow is the half-life of load figures; default load.DefaultWindow.
 	LoadWindow time.Duration
 	// RefreshWait is how long a router waits for a newer map after a guard
 	// refused its write; default 2 s.

@@ -129,10 +129,10 @@ func noUsers(shard string) error {
 }
 
 // admitLogin notes a login that a shard has checked, for one more session.
-func (e *Executor) admitLogin(l *Login) *Login {
-	e.logins.mu.Lock()
-	defer e.logins.mu.Unlock()
-	was := e.logins.known[l.as.User]
+func (ls *logins) admitLogin(l *Login) *Login {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	was := ls.known[l.as.User]
 	if was != nil {
 		same := subtle.ConstantTimeCompare([]byte(was.as.Password), []byte(l.as.Password)) == 1
 		if same && maps.Equal(was.reported, l.reported) && maps.Equal(was.values, l.values) && was.path == l.path {
@@ -141,36 +141,36 @@ func (e *Executor) admitLogin(l *Login) *Login {
 		}
 		was.revoked.Store(!same)
 	}
-	if e.logins.known == nil {
-		e.logins.known = map[string]*Login{}
+	if ls.known == nil {
+		ls.known = map[string]*Login{}
 	}
 	l.sessions = 1
-	e.logins.known[l.as.User] = l
+	ls.known[l.as.User] = l
 	return l
 }
 
 // Logout ends a session's use of a login. nil is none.
-func (e *Executor) Logout(l *Login) {
+func (ls *logins) Logout(l *Login) {
 	if l == nil {
 		return
 	}
-	e.logins.mu.Lock()
-	defer e.logins.mu.Unlock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	if l.sessions--; l.sessions == 0 {
 		l.idle = time.Now()
-		if len(e.logins.known) > loginsMax {
-			e.logins.drop(l)
+		if len(ls.known) > loginsMax {
+			ls.drop(l)
 		}
 	}
 }
 
 // tendLogins forgets the passwords that no session has needed for a while.
-func (e *Executor) tendLogins(now time.Time) {
-	e.logins.mu.Lock()
-	defer e.logins.mu.Unlock()
-	for _, l := range e.logins.known {
+func (ls *logins) tendLogins(now time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.known {
 		if l.sessions == 0 && now.Sub(l.idle) > loginKeep {
-			e.logins.drop(l)
+			ls.drop(l)
 		}
 	}
 }

@@ -127,7 +127,7 @@ type numbers struct {
 
 // current is what translates for the shard; nil if nothing has to be.
 func (n *numbers) current() *oids {
-	snap := n.ex.snapshot.Load()
+	snap := n.ex.Snapshot()
 	home := snap.State().DefaultShard
 	if home == n.shard {
 		return nil

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"hash/maphash"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,18 @@ type planCache struct {
 	// handed is the last plan that no part takes. The conversation over several shards, which asks for it after the
 	// session has, takes it out.
 	handed atomic.Pointer[handedPlan]
+}
+
+// plans analyses statements, and keeps the analyses.
+type plans struct {
+	planner *planner.Planner
+	cache   planCache
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+	origins *origins // which says who "$user" is
+	// beside runs what takes a bounded time in a goroutine; false: no more.
+	beside func(f func()) bool
+	left   chan struct{} // plans that are finished for nobody
 }
 
 type handedPlan struct {
@@ -161,37 +174,37 @@ func planSize(text string, st *planner.Statement) int {
 // Plan returns the analysis of one statement under a search path, from the
 // cache if it can. text is copied when it is kept. snap may be a session's
 // private snapshot; then nothing is cached.
-func (e *Executor) Plan(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
-	return e.planAs(w, text, s.searchPathKey(), (*planner.Planner).Analyze, s, snap, private)
+func (p *plans) Plan(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+	return p.planAs(w, text, s.searchPathKey(), (*planner.Planner).Analyze, s, snap, private)
 }
 
 // PlanSeveral is Plan for a statement whose shard keys turned out to be on
 // several shards: it plans for several without a try to prove one. The plans are
 // cached beside the others.
-func (e *Executor) PlanSeveral(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+func (p *plans) PlanSeveral(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
 	// No search_path begins with a zero byte.
-	return e.planAs(w, text, "\x00"+s.searchPathKey(), (*planner.Planner).Several, s, snap, private)
+	return p.planAs(w, text, "\x00"+s.searchPathKey(), (*planner.Planner).Several, s, snap, private)
 }
 
 type analysis = func(p *planner.Planner, sql string, snap *shardmap.Snapshot, path []string) (*planner.Statement, error)
 
 // planAs plans by an analysis, and caches under path.
-func (e *Executor) planAs(w Waiter, text []byte, path string, by analysis, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+func (p *plans) planAs(w Waiter, text []byte, path string, by analysis, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
 	if !private {
-		st := e.plans.find(text, path, snap.SchemaVersion())
-		e.metrics.PlanCache(st != nil)
+		st := p.cache.find(text, path, snap.SchemaVersion())
+		p.metrics.PlanCache(st != nil)
 		if st != nil {
 			return mayView(st, s)
 		}
 	}
-	sql, names := string(text), e.path(s, snap)
-	st, err := e.attend(w, func(p *planner.Planner) (*planner.Statement, error) { return by(p, sql, snap, names) })
+	sql, names := string(text), p.path(s, snap)
+	st, err := p.attend(w, func(with *planner.Planner) (*planner.Statement, error) { return by(with, sql, snap, names) })
 	if err != nil {
 		return nil, err
 	}
-	e.classify(st)
+	p.classify(st)
 	if !private {
-		e.plans.keep(sql, path, snap.SchemaVersion(), st)
+		p.cache.keep(sql, path, snap.SchemaVersion(), st)
 	}
 	return mayView(st, s)
 }
@@ -206,16 +219,16 @@ func mayView(st *planner.Statement, s *Settings) (*planner.Statement, error) {
 }
 
 // PreparedWords is Planner.PreparedWords under a search path.
-func (e *Executor) PreparedWords(text string, s *Settings, snap *shardmap.Snapshot) []planner.PreparedWord {
-	return e.planner.PreparedWords(text, snap, e.path(s, snap))
+func (p *plans) PreparedWords(text string, s *Settings, snap *shardmap.Snapshot) []planner.PreparedWord {
+	return p.planner.PreparedWords(text, snap, p.path(s, snap))
 }
 
 // KeyTexts is Planner.KeyTexts under a search path. w can leave as it can leave a plan.
-func (e *Executor) KeyTexts(w Waiter, text string, s *Settings, snap *shardmap.Snapshot) ([]planner.PreparedWord, error) {
+func (p *plans) KeyTexts(w Waiter, text string, s *Settings, snap *shardmap.Snapshot) ([]planner.PreparedWord, error) {
 	var words []planner.PreparedWord
-	path := e.path(s, snap)
-	if _, err := e.attend(w, func(p *planner.Planner) (*planner.Statement, error) {
-		words = p.KeyTexts(text, snap, path)
+	path := p.path(s, snap)
+	if _, err := p.attend(w, func(by *planner.Planner) (*planner.Statement, error) {
+		words = by.KeyTexts(text, snap, path)
 		return nil, nil
 	}); err != nil {
 		return nil, err
@@ -224,21 +237,21 @@ func (e *Executor) KeyTexts(w Waiter, text string, s *Settings, snap *shardmap.S
 }
 
 // ArgsUseClock is Planner.ArgsUseClock under a search path, and ArgsAt is Planner.ArgsAt.
-func (e *Executor) ArgsUseClock(args string, s *Settings, snap *shardmap.Snapshot) (bool, error) {
-	return e.planner.ArgsUseClock(args, snap, e.path(s, snap))
+func (p *plans) ArgsUseClock(args string, s *Settings, snap *shardmap.Snapshot) (bool, error) {
+	return p.planner.ArgsUseClock(args, snap, p.path(s, snap))
 }
 
 // ArgsAt puts a time in the place of now() and its like.
-func (e *Executor) ArgsAt(args, now string, s *Settings, snap *shardmap.Snapshot) (string, error) {
-	return e.planner.ArgsAt(args, now, snap, e.path(s, snap))
+func (p *plans) ArgsAt(args, now string, s *Settings, snap *shardmap.Snapshot) (string, error) {
+	return p.planner.ArgsAt(args, now, snap, p.path(s, snap))
 }
 
 // UsesClock is Planner.UsesClock.
-func (e *Executor) UsesClock(st *planner.Statement) bool { return e.planner.UsesClock(st) }
+func (p *plans) UsesClock(st *planner.Statement) bool { return p.planner.UsesClock(st) }
 
 // AtTime is Planner.AtTime under a search path. Nothing is cached.
-func (e *Executor) AtTime(st *planner.Statement, s *Settings, snap *shardmap.Snapshot) (text string, clock bool, err error) {
-	return e.planner.AtTime(st, snap, e.path(s, snap))
+func (p *plans) AtTime(st *planner.Statement, s *Settings, snap *shardmap.Snapshot) (text string, clock bool, err error) {
+	return p.planner.AtTime(st, snap, p.path(s, snap))
 }
 
 // PlanOf is the kind of plan as metrics, logs and traces name it.
@@ -267,7 +280,7 @@ func PlanOf(st *planner.Statement) telemetry.Plan {
 }
 
 // classify marks a statement that nobody else has yet with what it counts as.
-func (e *Executor) classify(st *planner.Statement) {
+func (p *plans) classify(st *planner.Statement) {
 	plan := PlanOf(st)
 	write := !st.ReadOnly
 	switch plan {
@@ -276,33 +289,33 @@ func (e *Executor) classify(st *planner.Statement) {
 	case telemetry.DDL:
 		write = true
 	}
-	st.Class = uint16(e.metrics.Class(st.Keyspace, plan, write))
+	st.Class = uint16(p.metrics.Class(st.Keyspace, plan, write))
 }
 
 // PlanText is Plan for a text with its literals in it, as the simple protocol
 // sends them: texts that differ in literals only share one analysis, where the
 // planner can tell the route from the literals. routed says that r is the route.
 // text is not kept.
-func (e *Executor) PlanText(w Waiter, sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
+func (p *plans) PlanText(w Waiter, sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
 	if private {
-		st, err = e.Plan(w, text, s, snap, private)
+		st, err = p.Plan(w, text, s, snap, private)
 		return st, r, false, err
 	}
 	key, view, literals := shapeOf(sh, text)
 	if key == nil {
-		st, err = e.Plan(w, text, s, snap, private)
+		st, err = p.Plan(w, text, s, snap, private)
 		return st, r, false, err
 	}
-	part := e.plans.part(key)
+	part := p.cache.part(key)
 	if st = part.get(key, s.searchPathKey(), snap.SchemaVersion()); st != nil {
 		if r, ok, err := st.RouteText(snap, view, literals); ok && err == nil && !r.Several {
-			e.metrics.PlanCache(true)
+			p.metrics.PlanCache(true)
 			return st, r, true, nil
 		}
-		st, err = e.Plan(w, text, s, snap, private)
+		st, err = p.Plan(w, text, s, snap, private)
 		return st, r, false, err
 	}
-	st, err = e.Plan(w, text, s, snap, private)
+	st, err = p.Plan(w, text, s, snap, private)
 	if err == nil && st.Reusable && st.Kind == planner.OneShard && st.Text == view {
 		part.put(string(key), s.searchPathKey(), snap.SchemaVersion(), st)
 	}
@@ -326,9 +339,9 @@ func shapeOf(sh *planner.Shaper, text []byte) (key []byte, view string, literals
 }
 
 // SamePath reports whether names surely mean the same under both sets of settings.
-func (e *Executor) SamePath(s, t *Settings, snap *shardmap.Snapshot) bool {
-	path := e.path(s, snap)
-	if s.searchPathKey() != t.searchPathKey() && !slices.Equal(path, e.path(t, snap)) {
+func (p *plans) SamePath(s, t *Settings, snap *shardmap.Snapshot) bool {
+	path := p.path(s, snap)
+	if s.searchPathKey() != t.searchPathKey() && !slices.Equal(path, p.path(t, snap)) {
 		return false
 	}
 	// A schema that only one of the roles may use is not looked into.
@@ -340,26 +353,26 @@ func (e *Executor) SamePath(s, t *Settings, snap *shardmap.Snapshot) bool {
 // path is the search path for the planner. "$user" is the user that shards
 // know, if the map has a table in a schema of that name; else there is no such
 // schema, as far as the router knows, and PostgreSQL skips it as well.
-func (e *Executor) path(s *Settings, snap *shardmap.Snapshot) []string {
+func (p *plans) path(s *Settings, snap *shardmap.Snapshot) []string {
 	path := s.SearchPath()
 	out := make([]string, 0, len(path))
-	for _, p := range path {
-		if p == "$user" {
-			if p = e.userOf(s); !hasSchema(snap, p) {
+	for _, name := range path {
+		if name == "$user" {
+			if name = p.origins.userOf(s); !hasSchema(snap, name) {
 				continue
 			}
 		}
-		out = append(out, p)
+		out = append(out, name)
 	}
 	return out
 }
 
 // userOf is the user that shards know, "" while no shard was reached.
-func (e *Executor) userOf(s *Settings) string {
+func (o *origins) userOf(s *Settings) string {
 	if l := s.Login(); l != nil {
 		return l.as.User
 	}
-	if b := e.baseline.Load(); b != nil {
+	if b := o.baseline.Load(); b != nil {
 		return b.reported["session_authorization"]
 	}
 	return ""
@@ -376,7 +389,14 @@ func hasSchema(snap *shardmap.Snapshot, name string) bool {
 
 // PlanCacheSize returns the number of analysed statements kept, and their
 // estimated size in bytes.
-func (e *Executor) PlanCacheSize() (entries, bytes int) { return e.plans.size() }
+func (p *plans) PlanCacheSize() (entries, bytes int) { return p.cache.size() }
 
 // Split returns the statements of one simple-protocol message.
 func (e *Executor) Split(sql string) ([]string, error) { return e.planner.Split(sql) }
+
+// TextKey returns the key that a text names which has the statement's shape, nil if it
+// cannot be told.
+func (p *plans) TextKey(sh *planner.Shaper, st *planner.Statement, text []byte) []string {
+	_, view, literals := shapeOf(sh, text)
+	return st.TextKey(view, literals)
+}

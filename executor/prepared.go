@@ -55,6 +55,7 @@ const (
 	internBytes = 64 << 20
 )
 
+// intern has the Prepareds that sessions share.
 type intern struct {
 	// age counts how often shards were found to have prepared what no longer holds.
 	age  atomic.Uint64
@@ -67,8 +68,7 @@ type intern struct {
 
 // Prepare returns the shared Prepared for a statement text analysed under a
 // schema version and the session's settings.
-func (e *Executor) Prepare(text string, oids []uint32, schemaVersion uint64, s *Settings) *Prepared {
-	in := &e.intern
+func (in *intern) Prepare(text string, oids []uint32, schemaVersion uint64, s *Settings) *Prepared {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	k := binary.BigEndian.AppendUint64(in.key[:0], schemaVersion)
@@ -115,8 +115,7 @@ func Outlived(e *sqlstate.Error) bool {
 // Outlive makes every statement be prepared anew when it is next run. A schema change in the
 // map does the same. Outlive is for statements that were prepared while the change was being
 // committed, and for a change that was made on a shard directly.
-func (e *Executor) Outlive() {
-	in := &e.intern
+func (in *intern) Outlive() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.age.Add(1)
@@ -124,7 +123,7 @@ func (e *Executor) Outlive() {
 }
 
 // Valid reports whether p is what Prepare would return for it.
-func (e *Executor) Valid(p *Prepared) bool { return p.age == e.intern.age.Load() }
+func (in *intern) Valid(p *Prepared) bool { return p.age == in.age.Load() }
 
 // preparedSet is the prepared statements of one connection, least recently used
 // first. It is small, so moving an element costs less than a list's pointers.

@@ -83,7 +83,7 @@ func (e *Executor) AnyOf(shards []string) string {
 
 // any is Any among the shards of a list, if it is not nil, without some. "": there is none.
 func (e *Executor) any(of, not []string) string {
-	shards, pools := e.snapshot.Load().Shards(), *e.pools.Load()
+	shards, pools := e.Snapshot().Shards(), *e.pools.Load()
 	n := int(e.turn.Add(1) % uint64(len(shards)))
 	best, score := "", fitness(-1)
 	for i := range shards {

@@ -41,7 +41,7 @@ func (e *Executor) Refusal(shard string, write bool) error {
 
 // restriction is the part of Refusal that the map says.
 func (e *Executor) restriction(shard string, write bool) error {
-	snap := e.snapshot.Load()
+	snap := e.Snapshot()
 	if !snap.Restricted() {
 		return nil
 	}

@@ -545,7 +545,7 @@ func (x *unitRun) giveUpSchema() {
 	stop()
 }
 
-// underLock stands for a schema change in [executor.Turn.On].
+// underLock stands for a schema change in [leaseuse.Turn.On].
 var underLock planner.Statement
 
 // commitSchema ends a transaction with schema changes, and waits until the

@@ -3,7 +3,7 @@ package gateway
 import (
 	"testing"
 
-	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -16,7 +16,7 @@ func TestDoubtIsTold(t *testing.T) {
 		sqlstate.QueryCanceled:      sqlstate.SerializationFailure,
 	} {
 		x := &session{}
-		x.interrupts.ending.Store(&executor.Hold{Transit: &shardmap.Transit{ID: "m1"}, Owner: "a"})
+		x.interrupts.ending.Store(&leaseuse.Hold{Transit: &shardmap.Transit{ID: "m1"}, Owner: "a"})
 		if got := sqlstate.CodeOf(x.insteadOf(sqlstate.New(code, "an error"))); got != want {
 			t.Errorf("the client gets %s instead of %s, not %s", got, code, want)
 		}

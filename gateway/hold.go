@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -15,7 +16,7 @@ import (
 // This file is what sessions do while a part of a keyspace moves to another shard
 // (docs/design/moving.md). A statement that needs a held key waits for a newer map,
 // unless its transaction used the owner before the hold; such transactions hold up the
-// acknowledgement of the map (executor.Turn), and are ended if the map says so.
+// acknowledgement of the map (leaseuse.Turn), and are ended if the map says so.
 
 // holdSetting bounds how long a statement waits.
 const holdSetting = "cleave.hold_timeout"
@@ -227,7 +228,7 @@ func heldError(ks string, t *shardmap.Transit, waited time.Duration, inTx bool) 
 }
 
 // endedFor is the answer to a transaction that has to make way for a move.
-func endedFor(h *executor.Hold) *sqlstate.Error {
+func endedFor(h *leaseuse.Hold) *sqlstate.Error {
 	if h.Table != "" {
 		e := sqlstate.New(sqlstate.SerializationFailure, "table %s became another kind of table, or was made again, while a statement used it", h.Table).
 			WithHint("nothing was committed: run the statement or its transaction again")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -44,7 +45,7 @@ type interrupts struct {
 	terminating atomic.Bool
 	copying     atomic.Bool // a COPY FROM STDIN waits for the client's data
 	// ending: the transaction has to end, to make way for a move; see hold.go.
-	ending atomic.Pointer[executor.Hold]
+	ending atomic.Pointer[leaseuse.Hold]
 
 	mu          sync.Mutex
 	running     *executor.Conn // what a cancel request is for
@@ -173,9 +174,9 @@ func (i *interrupts) cancelForEnd(ctx context.Context) {
 	}
 }
 
-// askEnd asks the session to end its transaction (executor.Turn.OnEnd). It is called
+// askEnd asks the session to end its transaction (leaseuse.Turn.OnEnd). It is called
 // by others, and again while the transaction is open.
-func (i *interrupts) askEnd(h executor.Hold) {
+func (i *interrupts) askEnd(h leaseuse.Hold) {
 	i.ending.Store(&h)
 	switch i.state.Load() {
 	case stateIdleInTx:

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -16,7 +17,7 @@ import (
 // planning plans the session's texts, by the map and under the settings that are its own now.
 type planning struct {
 	ex       *executor.Executor
-	turn     *executor.Turn
+	turn     *leaseuse.Turn
 	id       *Identity
 	gucs     *gucs
 	tx       *transaction

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
@@ -35,7 +36,7 @@ const (
 //	failed: 25P02 until ROLLBACK, or ROLLBACK TO (saves). lost: conn broke, ROLLBACK alone is left.
 type transaction struct {
 	gucs        *gucs // the client's settings, which the transaction's end and savepoints take back
-	turn        *executor.Turn
+	turn        *leaseuse.Turn
 	deferredMax int // of log
 
 	state  txState

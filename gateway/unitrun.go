@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/stats"
@@ -48,7 +48,7 @@ type unitRun struct {
 	// stats is what is noted of the statement that runs.
 	stats stats.Session
 	// turn is the part in the router's lease; see lease.go.
-	turn *executor.Turn
+	turn *leaseuse.Turn
 	unit unit
 
 	statements pgbackend.Statements[*statement]

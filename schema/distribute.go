@@ -357,7 +357,7 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 	}
 	for _, check := range []func() error{
 		func() error { return d.referredTo(ctx, t.over, p) },
-		func() error { return p.refuseReached(ctx, t.over, d) },
+		func() error { return p.checkReached(ctx, t.over, d) },
 	} {
 		err := check()
 		if lost(err) {

@@ -220,8 +220,8 @@ func (f *reachFunction) reason(named, written, calls map[string]string) string {
 // reachedMax is how many objects an error names.
 const reachedMax = 8
 
-// refuseReached refuses tables that the default shard's own objects would read a part of.
-func (p *part) refuseReached(ctx context.Context, over *shardmap.Snapshot, d *distribution) error {
+// checkReached refuses tables that the default shard's own objects would read a part of.
+func (p *part) checkReached(ctx context.Context, over *shardmap.Snapshot, d *distribution) error {
 	if !p.can.Catalogue {
 		return nil
 	}

@@ -1,9 +1,11 @@
-package executor
+// Package load measures where the load is: by unit of the map, and by key for the hottest ones.
+package load
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -17,8 +19,8 @@ import (
 	"github.com/cleavedb/cleave/telemetry/heat"
 )
 
-// DefaultLoadWindow is the half-life of load figures: what was so long ago counts half.
-const DefaultLoadWindow = 2 * time.Minute
+// DefaultWindow is the half-life of load figures: what was so long ago counts half.
+const DefaultWindow = 2 * time.Minute
 
 const (
 	// hotKeys is how many keys the sketch has, hotShare from which share of all on one is hot.
@@ -32,11 +34,16 @@ type metered struct {
 	meter *heat.Meter
 }
 
-// load measures where the load is, see package heat.
-type load struct {
-	now     atomic.Pointer[metered]
-	keys    *heat.Sketch
-	lookups atomic.Uint64 // samples of CountLookup
+// Meter measures where the load is, see package heat, and tells metrics and the directory of it.
+type Meter struct {
+	directory      shardmap.Directory
+	metrics        *telemetry.Metrics
+	log            *slog.Logger
+	member         string        // "": the directory is not told
+	connectTimeout time.Duration // for the directory
+	now            atomic.Pointer[metered]
+	keys           *heat.Sketch
+	lookups        atomic.Uint64 // samples of CountLookup
 
 	mu     sync.Mutex
 	window time.Duration
@@ -44,15 +51,31 @@ type load struct {
 	began  time.Time // of the time since the last fold
 }
 
-func (l *load) init(window time.Duration) {
-	if window <= 0 {
-		window = DefaultLoadWindow
-	}
-	l.window, l.rates, l.keys, l.began = window, heat.NewRates(window), heat.NewSketch(hotKeys), time.Now()
+// Options are what a Meter is made of.
+type Options struct {
+	Directory shardmap.Directory
+	Metrics   *telemetry.Metrics
+	Log       *slog.Logger
+	// Member is the id under which the directory is told; "": it is not.
+	Member string
+	// Window is the half-life of the figures; 0 is DefaultWindow.
+	Window         time.Duration
+	ConnectTimeout time.Duration // bounds a report to the directory
 }
 
-// install begins to count by another map.
-func (l *load) install(snap *shardmap.Snapshot) {
+// New returns a Meter that counts nothing until Install.
+func New(o Options) *Meter {
+	if o.Window <= 0 {
+		o.Window = DefaultWindow
+	}
+	return &Meter{
+		directory: o.Directory, metrics: o.Metrics, log: o.Log, member: o.Member, connectTimeout: o.ConnectTimeout,
+		window: o.Window, rates: heat.NewRates(o.Window), keys: heat.NewSketch(hotKeys), began: time.Now(),
+	}
+}
+
+// Install begins to count by another map.
+func (l *Meter) Install(snap *shardmap.Snapshot) {
 	next := &metered{snap: snap, meter: heat.NewMeter(snap.Units())}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,13 +91,13 @@ func (l *load) install(snap *shardmap.Snapshot) {
 
 // Count counts a statement that is about to run, routed by a map, and returns where its time
 // is to be counted. sample: its key is worth a call of Named. It allocates nothing.
-func (e *Executor) Count(snap *shardmap.Snapshot, r *planner.Route) (c *heat.Cell, sample bool) {
-	return e.CountUnit(snap, r.Unit-1)
+func (l *Meter) Count(snap *shardmap.Snapshot, r *planner.Route) (c *heat.Cell, sample bool) {
+	return l.CountUnit(snap, r.Unit-1)
 }
 
 // CountUnit is Count for an assignment of the map by its number.
-func (e *Executor) CountUnit(snap *shardmap.Snapshot, unit int) (c *heat.Cell, sample bool) {
-	if m := e.load.now.Load(); m != nil && m.snap == snap {
+func (l *Meter) CountUnit(snap *shardmap.Snapshot, unit int) (c *heat.Cell, sample bool) {
+	if m := l.now.Load(); m != nil && m.snap == snap {
 		return m.meter.Count(unit)
 	}
 	return nil, false // by a transaction's own map, or one that was just replaced
@@ -83,8 +106,8 @@ func (e *Executor) CountUnit(snap *shardmap.Snapshot, unit int) (c *heat.Cell, s
 // CountSeveral counts a statement that is about to run on several shards: once for each of them, in equal
 // parts for the assignments of the map that it touches, so that a range's load goes with it where it goes
 // and halves have less than the whole. Its time is not counted. It allocates nothing.
-func (e *Executor) CountSeveral(snap *shardmap.Snapshot, units []planner.Units, shards int) {
-	m := e.load.now.Load()
+func (l *Meter) CountSeveral(snap *shardmap.Snapshot, units []planner.Units, shards int) {
+	m := l.now.Load()
 	if m == nil || m.snap != snap {
 		return
 	}
@@ -104,15 +127,15 @@ func (e *Executor) CountSeveral(snap *shardmap.Snapshot, units []planner.Units, 
 const rowsAsOne = 16
 
 // CountRow counts a row that is written by its assignment.
-func (e *Executor) CountRow(snap *shardmap.Snapshot, unit int) {
-	if m := e.load.now.Load(); m != nil && m.snap == snap {
+func (l *Meter) CountRow(snap *shardmap.Snapshot, unit int) {
+	if m := l.now.Load(); m != nil && m.snap == snap {
 		m.meter.Spread(unit, unit+1, heat.One/rowsAsOne)
 	}
 }
 
 // Named counts the key of a statement for the hot keys.
-func (e *Executor) Named(ks string, key []string) {
-	e.load.keys.Add(ks + "\x00" + strings.Join(key, "\x00"))
+func (l *Meter) Named(ks string, key []string) {
+	l.keys.Add(ks + "\x00" + strings.Join(key, "\x00"))
 }
 
 // lookedAt is of how many samples of CountLookup one is named: finding an owner takes less time than that.
@@ -120,18 +143,18 @@ const lookedAt = 8
 
 // CountLookup is CountUnit for a key whose owner is all that was asked for. named: the key is to be given
 // to NamedLookup.
-func (e *Executor) CountLookup(snap *shardmap.Snapshot, unit int) (named bool) {
-	_, sample := e.CountUnit(snap, unit)
-	return sample && e.load.lookups.Add(1)%lookedAt == 0
+func (l *Meter) CountLookup(snap *shardmap.Snapshot, unit int) (named bool) {
+	_, sample := l.CountUnit(snap, unit)
+	return sample && l.lookups.Add(1)%lookedAt == 0
 }
 
 // NamedLookup is Named for such a key.
-func (e *Executor) NamedLookup(ks string, key []string) {
-	e.load.keys.AddTimes(ks+"\x00"+strings.Join(key, "\x00"), lookedAt)
+func (l *Meter) NamedLookup(ks string, key []string) {
+	l.keys.AddTimes(ks+"\x00"+strings.Join(key, "\x00"), lookedAt)
 }
 
 // fold takes in what was counted; mu is held.
-func (l *load) fold() {
+func (l *Meter) fold() {
 	now := time.Now()
 	since := now.Sub(l.began)
 	l.began = now
@@ -143,8 +166,7 @@ func (l *load) fold() {
 
 // Load returns the load that this process sees: statements per second and busy seconds per
 // second by unit of the map, and the hot keys.
-func (e *Executor) Load() (snap *shardmap.Snapshot, statements, busy []float64, keys []shardmap.HotKey) {
-	l := &e.load
+func (l *Meter) Load() (snap *shardmap.Snapshot, statements, busy []float64, keys []shardmap.HotKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fold()
@@ -170,10 +192,10 @@ func (e *Executor) Load() (snap *shardmap.Snapshot, statements, busy []float64, 
 	return snap, statements, busy, keys
 }
 
-// report tells the directory what this member has measured, four times in a window, where
+// Report tells the directory what this member has measured, four times in a window, where
 // it differs from what was told before.
-func (e *Executor) report(ctx context.Context) {
-	every := max(e.load.window/4, 100*time.Millisecond)
+func (l *Meter) Report(ctx context.Context) {
+	every := max(l.window/4, 100*time.Millisecond)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var told shardmap.HeatReport
@@ -183,14 +205,14 @@ func (e *Executor) report(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		snap, statements, busy, keys := e.Load()
-		e.metrics.Load(served(snap, statements, busy))
+		snap, statements, busy, keys := l.Load()
+		l.metrics.Load(served(snap, statements, busy))
 		r := shardmap.NewHeatReport(snap, statements, busy, keys)
-		if e.member == "" || !r.Differs(&told) {
+		if l.member == "" || !r.Differs(&told) {
 			continue
 		}
-		if err := e.tell(ctx, &r); err != nil {
-			e.log.Debug("the directory was not told of the load", telemetry.KeyError, err)
+		if err := l.tell(ctx, &r); err != nil {
+			l.log.Debug("the directory was not told of the load", telemetry.KeyError, err)
 			continue
 		}
 		told = r
@@ -225,25 +247,18 @@ func served(snap *shardmap.Snapshot, statements, busy []float64) (map[string]flo
 }
 
 // tell writes a report. A directory that cannot be reached is told the next time.
-func (e *Executor) tell(ctx context.Context, r *shardmap.HeatReport) error {
-	ctx, stop := context.WithTimeout(ctx, e.limits.ConnectTimeout)
+func (l *Meter) tell(ctx context.Context, r *shardmap.HeatReport) error {
+	ctx, stop := context.WithTimeout(ctx, l.connectTimeout)
 	defer stop()
 	b, err := r.Encode()
 	if err != nil {
 		return err
 	}
-	key := shardmap.HeatPrefix + e.member
-	old, err := e.directory.Record(ctx, key)
+	key := shardmap.HeatPrefix + l.member
+	old, err := l.directory.Record(ctx, key)
 	if err != nil && !errors.Is(err, shardmap.ErrNotFound) {
 		return err
 	}
-	_, err = e.directory.PutRecord(ctx, key, b, old.Revision)
+	_, err = l.directory.PutRecord(ctx, key, b, old.Revision)
 	return err
-}
-
-// TextKey returns the key that a text names which has the statement's shape, nil if it
-// cannot be told.
-func (e *Executor) TextKey(sh *planner.Shaper, st *planner.Statement, text []byte) []string {
-	_, view, literals := shapeOf(sh, text)
-	return st.TextKey(view, literals)
 }

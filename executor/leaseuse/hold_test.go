@@ -1,4 +1,4 @@
-package executor
+package leaseuse
 
 import (
 	"testing"
@@ -38,11 +38,9 @@ func holdingMap(t *testing.T, prev *shardmap.Snapshot, edit func(*shardmap.State
 func TestWhatHoldsUpAMap(t *testing.T) {
 	lease := shardmap.NewLease(nil)
 	lease.Extend(time.Now(), time.Hour)
-	e := New(Options{Lease: lease})
+	e := New(lease)
 	install := func(snap *shardmap.Snapshot) *shardmap.Snapshot {
-		e.mu.Lock()
-		e.install(snap)
-		e.mu.Unlock()
+		e.Install(snap)
 		return snap
 	}
 	put := func(hold shardmap.Hold) func(*shardmap.State) {
@@ -103,11 +101,9 @@ func TestWhatHoldsUpAMap(t *testing.T) {
 func TestWhoWroteOnAFile(t *testing.T) {
 	lease := shardmap.NewLease(nil)
 	lease.Extend(time.Now(), time.Hour)
-	e := New(Options{Lease: lease})
+	e := New(lease)
 	install := func(snap *shardmap.Snapshot) *shardmap.Snapshot {
-		e.mu.Lock()
-		e.install(snap)
-		e.mu.Unlock()
+		e.Install(snap)
 		return snap
 	}
 	v1 := install(holdingMap(t, nil, func(s *shardmap.State) {

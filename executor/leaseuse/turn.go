@@ -1,4 +1,4 @@
-package executor
+package leaseuse
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 )
 
 // Turn is one session's part in the lease: under which map and term it runs what
-// it runs now. The executor acknowledges a version of the map when no turn is
+// it runs now. A version of the map is acknowledged when no turn is
 // under way by an older one. A Turn is used by one goroutine at a time.
 type Turn struct {
-	ex      *Executor
+	of      *Served
 	version atomic.Uint64 // 0: nothing is under way
 	term    uint64
 	// at is the one shard that what is under way concerns; nil: any.
@@ -27,21 +27,73 @@ type Turn struct {
 	end  func(Hold)
 }
 
-// turns are those of the sessions that there are.
-type turns struct {
-	mu  sync.Mutex
-	all map[*Turn]struct{}
-	// installed wakes acknowledge; it holds one message.
-	installed chan struct{}
+// Served is the map by which this process answers, under which lease, and what is under way by it and older ones.
+type Served struct {
+	lease    *shardmap.Lease // nil: none is needed
+	snapshot atomic.Pointer[shardmap.Snapshot]
+	holds    atomic.Pointer[[]Hold] // of snapshot; set before it
+	changes  atomic.Pointer[[]change]
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when the snapshot is replaced
+
+	// turns are those of the sessions that there are.
+	turns struct {
+		mu  sync.Mutex
+		all map[*Turn]struct{}
+		// installed wakes Acknowledge; it holds one message.
+		installed chan struct{}
+	}
+}
+
+// New returns a Served without a map.
+func New(lease *shardmap.Lease) *Served {
+	s := &Served{lease: lease, changed: make(chan struct{})}
+	s.turns.all, s.turns.installed = map[*Turn]struct{}{}, make(chan struct{}, 1)
+	return s
+}
+
+// Install makes a map the one that is served. One goroutine at a time calls it.
+func (s *Served) Install(snap *shardmap.Snapshot) {
+	var before []Hold
+	if all := s.holds.Load(); all != nil {
+		before = *all
+	}
+	holds := holdsOf(snap, before)
+	s.holds.Store(&holds)
+	s.changes.Store(s.noteChange(snap))
+	s.snapshot.Store(snap)
+	s.lease.Install(snap.Version())
+	select {
+	case s.turns.installed <- struct{}{}:
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Snapshot returns the map that is served, nil if there is none yet.
+func (s *Served) Snapshot() *shardmap.Snapshot { return s.snapshot.Load() }
+
+// Lease is the right to serve by the map, nil if none is needed.
+func (s *Served) Lease() *shardmap.Lease { return s.lease }
+
+// Changed is closed when a newer map is served than when it was called.
+func (s *Served) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
 }
 
 // NewTurn returns a session's Turn; Close must follow.
-func (e *Executor) NewTurn() *Turn {
-	t := &Turn{ex: e}
-	if e.lease != nil {
-		e.turns.mu.Lock()
-		e.turns.all[t] = struct{}{}
-		e.turns.mu.Unlock()
+func (s *Served) NewTurn() *Turn {
+	t := &Turn{of: s}
+	if s.lease != nil {
+		s.turns.mu.Lock()
+		s.turns.all[t] = struct{}{}
+		s.turns.mu.Unlock()
 	}
 	return t
 }
@@ -50,20 +102,20 @@ func (e *Executor) NewTurn() *Turn {
 func (t *Turn) Close() {
 	t.version.Store(0)
 	t.Unuse()
-	t.ex.turns.mu.Lock()
-	defer t.ex.turns.mu.Unlock()
-	delete(t.ex.turns.all, t)
+	t.of.turns.mu.Lock()
+	defer t.of.turns.mu.Unlock()
+	delete(t.of.turns.all, t)
 }
 
 // Begin says that what is run from now on is routed by the current map or a
 // newer one. Call it before the map is looked at.
 func (t *Turn) Begin() {
-	e := t.ex
-	if e.lease == nil {
+	s := t.of
+	if s.lease == nil {
 		return
 	}
 	t.At(nil)
-	t.term = e.lease.Term()
+	t.term = s.lease.Term()
 	t.follow()
 }
 
@@ -90,13 +142,13 @@ func (t *Turn) Term() uint64 { return t.term }
 
 // follow takes the version of the current map.
 func (t *Turn) follow() {
-	e := t.ex
+	s := t.of
 	// Stored first, then looked at again: the goroutine that installs a newer map either
 	// is seen here or sees what was stored.
 	for {
-		v := e.snapshot.Load().Version()
+		v := s.snapshot.Load().Version()
 		t.version.Store(v)
-		if e.snapshot.Load().Version() == v {
+		if s.snapshot.Load().Version() == v {
 			return
 		}
 	}
@@ -104,31 +156,31 @@ func (t *Turn) follow() {
 
 // End says that nothing is under way any more.
 func (t *Turn) End() {
-	if t.ex.lease != nil {
+	if t.of.lease != nil {
 		t.version.Store(0)
 	}
 }
 
 // Holds reports whether the lease was held without a gap since Begin: what
 // shards have answered since may be passed on.
-func (t *Turn) Holds() bool { return t.ex.lease == nil || t.ex.lease.Holds(t.term) }
+func (t *Turn) Holds() bool { return t.of.lease == nil || t.of.lease.Holds(t.term) }
 
 // Serving returns nil while the lease is live, else an error with code 57P03
 // that says why it is not.
-func (e *Executor) Serving() error {
-	if e.lease.Live() {
+func (s *Served) Serving() error {
+	if s.lease.Live() {
 		return nil
 	}
-	return e.NotServing()
+	return s.NotServing()
 }
 
 // NotServing is the error of a statement that the lease did not cover. Nothing
 // was done.
-func (e *Executor) NotServing() *sqlstate.Error {
+func (s *Served) NotServing() *sqlstate.Error {
 	err := sqlstate.New(sqlstate.CannotConnectNow,
-		"the lease of this router on the directory has run out: its map (version %d) may be old, so it does not answer by it", e.Snapshot().Version()).
+		"the lease of this router on the directory has run out: its map (version %d) may be old, so it does not answer by it", s.Snapshot().Version()).
 		WithHint("run it again, here or on another router: this one goes on by itself as soon as it reaches the directory")
-	if cause := e.lease.Cause(); cause != nil {
+	if cause := s.lease.Cause(); cause != nil {
 		why := sqlstate.As(cause)
 		err.Detail = why.Message
 		if errors.Is(cause, shardmap.ErrMoved) || errors.Is(cause, shardmap.ErrTakenBack) {
@@ -141,18 +193,18 @@ func (e *Executor) NotServing() *sqlstate.Error {
 
 // under returns the oldest version by which something is under way, at most the
 // given one.
-func (e *Executor) under(version uint64) uint64 {
+func (s *Served) under(version uint64) uint64 {
 	var holds []Hold
-	if all := e.holds.Load(); all != nil {
+	if all := s.holds.Load(); all != nil {
 		holds = *all
 	}
-	e.turns.mu.Lock()
-	defer e.turns.mu.Unlock()
-	for t := range e.turns.all {
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	for t := range s.turns.all {
 		// The version first: a unit that begins takes the shard back before.
 		if v := t.version.Load(); v != 0 && v < version {
 			on := t.on.Load()
-			up, by := e.unconcerned(v, version, t.at.Load(), on)
+			up, by := s.unconcerned(v, version, t.at.Load(), on)
 			if by != nil {
 				t.outdated(on, by)
 			}
@@ -169,22 +221,22 @@ const (
 	ackPauseMax = 20 * time.Millisecond
 )
 
-// acknowledge tells the directory of each version by which all that is under
+// Acknowledge tells the directory of each version by which all that is under
 // way is routed. A long statement holds it up, as it has to, and so does a
 // transaction that used a shard before a part of it was held.
-func (e *Executor) acknowledge(ctx context.Context) {
+func (s *Served) Acknowledge(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.turns.installed:
+		case <-s.turns.installed:
 		}
 		for pause := ackPauseMin; ; pause = min(2*pause, ackPauseMax) {
-			newest := e.Snapshot().Version()
-			oldest := e.under(newest)
-			e.lease.Acknowledge(oldest)
+			newest := s.Snapshot().Version()
+			oldest := s.under(newest)
+			s.lease.Acknowledge(oldest)
 			if oldest == newest {
 				break
 			}

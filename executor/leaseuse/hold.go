@@ -1,7 +1,6 @@
-package executor
+package leaseuse
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -46,7 +45,7 @@ func holdsOf(snap *shardmap.Snapshot, before []Hold) []Hold {
 			var other string
 			h.Owner, other = ix.Sides(t)
 			for _, shard := range []string{h.Owner, other} {
-				if s, ok := snap.Shard(shard); ok && !s.Can().Locks {
+				if sh, ok := snap.Shard(shard); ok && !sh.Can().Locks {
 					h.Files = append(h.Files, shard)
 				}
 			}
@@ -63,8 +62,8 @@ func holdsOf(snap *shardmap.Snapshot, before []Hold) []Hold {
 
 // HoldOf returns the hold of a transit of a map that was served a moment ago. ok is
 // false if it is held no more.
-func (e *Executor) HoldOf(t *shardmap.Transit) (h Hold, ok bool) {
-	if all := e.holds.Load(); all != nil {
+func (s *Served) HoldOf(t *shardmap.Transit) (h Hold, ok bool) {
+	if all := s.holds.Load(); all != nil {
 		for _, h := range *all {
 			if h.Transit.ID == t.ID {
 				return h, true
@@ -76,8 +75,8 @@ func (e *Executor) HoldOf(t *shardmap.Transit) (h Hold, ok bool) {
 
 // Crowded returns a hold for which a statement of a transaction has to wait that may write on
 // a shard, nil if there is none: see [Hold.Files]. "" is any shard.
-func (e *Executor) Crowded(shard string, t *Turn) *Hold {
-	if all := e.holds.Load(); all != nil {
+func (s *Served) Crowded(shard string, t *Turn) *Hold {
+	if all := s.holds.Load(); all != nil {
 		for i := range *all {
 			h := &(*all)[i]
 			if len(h.Files) > 0 && (shard == "" || slices.Contains(h.Files, shard)) && !t.Before(h) {
@@ -87,28 +86,6 @@ func (e *Executor) Crowded(shard string, t *Turn) *Hold {
 	}
 	return nil
 }
-
-// AwaitNewer waits until a map newer than the version is served, or ctx ends. Unlike
-// [Executor.Newer] it does not ask the directory: the watch brings it.
-func (e *Executor) AwaitNewer(ctx context.Context, version uint64) error {
-	for {
-		changed := e.Changed()
-		if e.Snapshot().Version() > version {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-e.life.Done():
-			return e.life.Err()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// HoldTimeout is how long statements wait that need a held part, unless the
-// session says otherwise.
-func (e *Executor) HoldTimeout() time.Duration { return e.limits.HoldTimeout }
 
 // change is what the installation of a map concerned.
 type change struct {
@@ -131,14 +108,14 @@ func (c *change) concerns(at *string, on *planner.Statement) bool {
 // changesMax is how many installed maps are remembered.
 const changesMax = 64
 
-// noteChange returns the remembered changes with that to a new map; e.mu is held.
-func (e *Executor) noteChange(snap *shardmap.Snapshot) *[]change {
+// noteChange returns the remembered changes with that to a new map; s.mu is held.
+func (s *Served) noteChange(snap *shardmap.Snapshot) *[]change {
 	var all []change
-	if old := e.changes.Load(); old != nil {
+	if old := s.changes.Load(); old != nil {
 		all = append(all, (*old)[max(0, len(*old)-changesMax+1):]...)
 	}
 	c := change{version: snap.Version(), since: time.Now(), Concern: shardmap.Concern{All: true}}
-	if prev := e.snapshot.Load(); prev != nil {
+	if prev := s.snapshot.Load(); prev != nil {
 		c.Concern = shardmap.Concerned(prev, snap)
 	}
 	all = append(all, c)
@@ -147,8 +124,8 @@ func (e *Executor) noteChange(snap *shardmap.Snapshot) *[]change {
 
 // unconcerned returns the newest version, at most the given one, up to which no map after version from concerned what a
 // Turn runs, and the change that did.
-func (e *Executor) unconcerned(from, version uint64, at *string, on *planner.Statement) (uint64, *change) {
-	all := *e.changes.Load()
+func (s *Served) unconcerned(from, version uint64, at *string, on *planner.Statement) (uint64, *change) {
+	all := *s.changes.Load()
 	if len(all) == 0 || all[0].version > from+1 && len(all) == changesMax {
 		return min(from, version), nil // what was before is forgotten
 	}

@@ -1,4 +1,4 @@
-package executor
+package leaseuse
 
 import (
 	"slices"
@@ -95,7 +95,7 @@ func (t *Turn) OnEnd(end func(Hold)) { t.end = end }
 // Pause says that nothing is under way while the session waits, but what Use has
 // noted. Resume must follow.
 func (t *Turn) Pause() {
-	if t.ex.lease != nil {
+	if t.of.lease != nil {
 		t.version.Store(0)
 	}
 }
@@ -103,7 +103,7 @@ func (t *Turn) Pause() {
 // Resume is Begin in the same term of the lease: what was answered before Pause is
 // still worth what it was.
 func (t *Turn) Resume() {
-	if t.ex.lease != nil {
+	if t.of.lease != nil {
 		t.follow()
 	}
 }
