@@ -127,7 +127,7 @@ func (a *analyzer) statement(n *pg.Node) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
 		st.Tag = "SELECT"
-		if a.session().selectSpecial(v.SelectStmt) {
+		if maySpecial(v.SelectStmt) && a.session().selectSpecial(v.SelectStmt) {
 			return
 		}
 		a.sessionCalls(n)

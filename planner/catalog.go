@@ -119,9 +119,6 @@ func (a *analyzer) catalogRewrite() *catalogRewrite {
 // showCatalog changes the text of a statement that the default shard answers; n is the statement.
 func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 	st := cr.st
-	if len(cr.catalogRefs) == 0 {
-		return
-	}
 	if st.Kind != DefaultShard || st.Text != cr.sql || cr.lonely() || cr.changes {
 		for _, r := range cr.catalogRefs {
 			cr.ownSessions(r.name)

@@ -193,15 +193,22 @@ func databaseArgument(f *pg.FuncCall) *pg.Node {
 	return nil
 }
 
+// saysDatabase reports whether a text may have something that ownDatabase changes.
+func saysDatabase(sql string) bool {
+	text := strings.ToLower(sql)
+	for _, w := range []string{"current_database", "current_catalog", "pg_database_size", "has_database_privilege"} {
+		if strings.Contains(text, w) {
+			return true
+		}
+	}
+	return false
+}
+
 // ownDatabase is the text of a statement that names the cluster's database, with that name in it; "" if it is the
 // statement's already.
 func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
-	text, named := strings.ToLower(cr.sql), false
-	for _, w := range []string{"current_database", "current_catalog", "pg_database_size", "has_database_privilege"} {
-		named = named || strings.Contains(text, w)
-	}
 	root := tree.Stmts[0].Stmt
-	if !named || cr.shardsDatabase(root) {
+	if cr.shardsDatabase(root) {
 		return ""
 	}
 	for i := range cr.snap.State().Functions {

@@ -182,8 +182,10 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if own := a.readsSequence(tree); own != "" {
 		return p.analyze(own, snap, searchPath, depth)
 	}
-	if own := a.catalogRewrite().ownDatabase(tree); own != "" {
-		return p.analyze(own, snap, searchPath, depth)
+	if saysDatabase(sql) {
+		if own := a.catalogRewrite().ownDatabase(tree); own != "" {
+			return p.analyze(own, snap, searchPath, depth)
+		}
 	}
 	st, err = a.run(tree)
 	if len(a.viewRefs) > 0 && (err != nil || !a.keeps(st)) {
@@ -246,7 +248,9 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 		}
 	}()
 	a.statement(tree.Stmts[0].Stmt)
-	a.catalogRewrite().showCatalog(tree.Stmts[0].Stmt)
+	if len(a.catalogRefs) > 0 {
+		a.catalogRewrite().showCatalog(tree.Stmts[0].Stmt)
+	}
 	a.finishSignals()
 	a.finishFill()
 	a.finishSets()

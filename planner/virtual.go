@@ -4,6 +4,11 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
 
+// maySpecial reports whether selectSpecial may know a SELECT: most need no look of it.
+func maySpecial(s *pg.SelectStmt) bool {
+	return len(s.FromClause) == 0 || len(s.FromClause) == 1 && (s.FromClause[0].GetRangeFunction() != nil || s.FromClause[0].GetRangeVar().GetRelname() == "pg_settings")
+}
+
 // selectSpecial handles the SELECTs that are the router's business: calls of
 // set_config() alone, and a call of one function of the schema cleave.
 func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
