@@ -309,7 +309,8 @@ func temporarySchemas(t *testing.T, url string) {
 // told of settings are the same; a refusal ends the session on both sides.
 func TestSessionsBesidePostgres(t *testing.T) {
 	steps := testrun.Count(*besideSteps, 400, 1500)
-	cl, conn, keys := orders(t, config{shards: 2, executor: executor.Limits{PoolMax: *besidePool, PoolWait: 300 * time.Millisecond}})
+	// A transaction that was left prepared keeps its locks until a router settles it.
+	cl, conn, keys := orders(t, config{shards: 2, recovers: true, executor: executor.Limits{PoolMax: *besidePool, PoolWait: 300 * time.Millisecond}})
 	cl.monitors(t)
 	single := pgtest.Database(t)
 	plain, err := pgx.Connect(context.Background(), single)
