@@ -213,7 +213,8 @@ func (p *plans) planAs(w Waiter, text []byte, path string, by analysis, s *Setti
 // would look at the privileges on the views' tables, which a view's reader need not have.
 func mayView(st *planner.Statement, s *Settings) (*planner.Statement, error) {
 	if st.Views && s.Login() != nil {
-		return nil, sqlstate.Refuse("a view over sharded or reference tables cannot be read by a user who is passed through to the shards", "read its tables, or let an administrator read it")
+		return nil, sqlstate.Refusal("CLV-1418", "a view over sharded or reference tables cannot be read by a user who is passed through to the shards").
+			WithHint("read its tables, or let an administrator read it")
 	}
 	return st, nil
 }

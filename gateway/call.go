@@ -292,7 +292,8 @@ func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult
 		}
 	}
 	if x.srv.admin == nil {
-		return nil, sqlstate.Refuse("Cleave's functions are not available in this router", "use the `cleave` command against the admin API")
+		return nil, sqlstate.Refusal("CLV-1201", "Cleave's functions are not available in this router").
+			WithHint("use the `cleave` command against the admin API")
 	}
 	declares := c.Function == "declare" || c.Function == "undeclare"
 	if f.changes && x.tx.state != txNone && !declares {
@@ -364,7 +365,8 @@ func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult
 		x.unit.effects = true
 		if x.pipe.Conn != nil {
 			if x.pipe.wrote && !x.pipe.virtual() {
-				return nil, sqlstate.Refuse("a change of the shard map after a write before the same Sync is not supported", "Sync before it")
+				return nil, sqlstate.Refusal("CLV-1202", "a change of the shard map after a write before the same Sync is not supported").
+					WithHint("Sync before it")
 			}
 			if err := x.leave(); err != nil {
 				return nil, err

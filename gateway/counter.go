@@ -54,8 +54,8 @@ func (b *shardConns) forgotten(said *sqlstate.Error) bool {
 }
 
 func errForgotten() error {
-	return sqlstate.Refuse("the values that nextval() gave in this session are not known any more: the connection to the default shard that knew them is gone, or serves another session",
-		"use INSERT ... RETURNING, or ask in the transaction that inserts")
+	return sqlstate.Refusal("CLV-0503", "the values that nextval() gave in this session are not known any more: the connection to the default shard that knew them is gone, or serves another session").
+		WithHint("use INSERT ... RETURNING, or ask in the transaction that inserts")
 }
 
 // lastOwn is lastval() of a session that may have taken its last value from a
@@ -72,7 +72,8 @@ func (x *prepared) lastOwn(last int64, known bool) (int64, error) {
 		}
 		return 0, errNoLastval()
 	case known && (x.sequences.before || inTx):
-		return 0, sqlstate.Refuse("lastval() is not certain: a statement since may have taken a value from a sequence of the default shard's own", "use INSERT ... RETURNING, or currval('name')")
+		return 0, sqlstate.Refusal("CLV-0504", "lastval() is not certain: a statement since may have taken a value from a sequence of the default shard's own").
+			WithHint("use INSERT ... RETURNING, or currval('name')")
 	}
 	x.srv.ex.KeepCounters()
 	c := at

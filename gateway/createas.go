@@ -36,7 +36,8 @@ func (r *readRows) Frames(b []byte) error {
 // createSource reads the rows of a CREATE TABLE AS, in the open transaction if there is one.
 func (x *commands) createSource(source string) ([][][]byte, error) {
 	if x.tx.state == txNone && x.pipe.Conn != nil && x.pipe.wrote {
-		return nil, sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables after a write before the same Sync is not supported", "Sync before it")
+		return nil, sqlstate.Refusal("CLV-1203", "CREATE TABLE AS with rows of sharded tables after a write before the same Sync is not supported").
+			WithHint("Sync before it")
 	}
 	if x.pipe.Conn != nil {
 		if err := x.leave(); err != nil {
@@ -160,7 +161,8 @@ func (x *commands) temporaryRows(st *planner.Statement) error {
 	}
 	x.unit.effects = true
 	if x.tx.state != txNone {
-		return sqlstate.Refuse("CREATE TEMP TABLE AS with rows of sharded tables inside a transaction is not supported", "run it before BEGIN, or make a table that lasts, and drop it")
+		return sqlstate.Refusal("CLV-1204", "CREATE TEMP TABLE AS with rows of sharded tables inside a transaction is not supported").
+			WithHint("run it before BEGIN, or make a table that lasts, and drop it")
 	}
 	var rows [][][]byte
 	if st.DDL.Source != "" {
@@ -213,7 +215,8 @@ func (x *commands) createAs(as *planner.CreateAs, text string) (*planner.Stateme
 		case st.Params > 0:
 			return nil, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 		case !routed(st) || st.Pins:
-			return nil, sqlstate.Refuse("a sharded or reference table cannot be made from this query", "create the table, then INSERT ... SELECT")
+			return nil, sqlstate.Refusal("CLV-1205", "a sharded or reference table cannot be made from this query").
+				WithHint("create the table, then INSERT ... SELECT")
 		}
 	}
 	ctx, done := x.interrupts.waiting()

@@ -53,7 +53,8 @@ func (x *commands) ddl(st *planner.Statement) error {
 // ends with the message (the simple protocol) or the Sync (the extended). It returns the command's tag.
 func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
 	if slices.ContainsFunc(st.DDL.Unknown, x.shards.temps.isRelation) {
-		return "", sqlstate.Refuse("a temporary table in one statement with others is not supported", "use one statement for each")
+		return "", sqlstate.Refusal("CLV-0803", "a temporary table in one statement with others is not supported").
+			WithHint("use one statement for each")
 	}
 	if err := x.id.mayChangeSchema(st.Tag); err != nil {
 		return "", err
@@ -114,7 +115,8 @@ func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()
 	if code := sqlstate.CodeOf(err); (code == sqlstate.UndefinedTable || code == sqlstate.UndefinedObject) && x.shards.temps.named(sqlstate.As(err).Message) && strings.HasPrefix(st.DDL.Op, "create ") {
-		err = sqlstate.Refuse("what is made on every shard cannot name a temporary table ("+sqlstate.As(err).Message+")", "name tables that last")
+		err = sqlstate.Refusal("CLV-0804", "what is made on every shard cannot name a temporary table (%s)", sqlstate.As(err).Message).
+			WithHint("name tables that last")
 	}
 	for _, n := range notices {
 		x.w.notice(n)
@@ -188,7 +190,8 @@ func (x *commands) joinSchema(alone bool) error {
 	if x.tx.state == txNone {
 		if x.pipe.Conn != nil {
 			if x.pipe.wrote {
-				return sqlstate.Refuse("a schema change after a write before the same Sync is not supported", "Sync before it")
+				return sqlstate.Refusal("CLV-0915", "a schema change after a write before the same Sync is not supported").
+					WithHint("Sync before it")
 			}
 			if err := x.leave(); err != nil {
 				return err
@@ -304,7 +307,8 @@ func namesConstraints(mode string) bool {
 }
 
 func errConstraints() error {
-	return sqlstate.Refuse("SET CONSTRAINTS of some constraints is not supported in a transaction with a schema change and statements over several shards", "SET CONSTRAINTS ALL")
+	return sqlstate.Refusal("CLV-1016", "SET CONSTRAINTS of some constraints is not supported in a transaction with a schema change and statements over several shards").
+		WithHint("SET CONSTRAINTS ALL")
 }
 
 // reachInSchema makes pipe.Conn the schema change's conversation with a shard.

@@ -103,7 +103,8 @@ func readCall(b []byte) (*fastCall, error) {
 	oid := uint32(number(4)) //nolint:gosec // the same bits
 	f, known := fastFunctions[oid]
 	if !bad && !known {
-		return nil, sqlstate.Refuse("the function call message is taken for functions of large objects only", "call the function with SELECT")
+		return nil, sqlstate.Refusal("CLV-1208", "the function call message is taken for functions of large objects only").
+			WithHint("call the function with SELECT")
 	}
 	formats := make([]int, max(0, number(2)))
 	for i := range formats {

@@ -278,7 +278,8 @@ func (x *prepared) fillArgs(s *statement, rest []byte) ([]byte, error) {
 	case own != st.Params:
 		return nil, pgbackend.Unsupplied(own, s.name, st.Params)
 	case len(s.oids) > st.Params:
-		return nil, sqlstate.Refuse("the statement is declared with more parameters than it has", "declare the types of its own parameters only")
+		return nil, sqlstate.Refusal("CLV-1106", "the statement is declared with more parameters than it has").
+			WithHint("declare the types of its own parameters only")
 	case own+len(st.Fill.Values) > most:
 		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d parameters and %d values that the router makes are more than the protocol's %d", own, len(st.Fill.Values), most).
 			WithHint("insert fewer rows at a time, or use the simple protocol")

@@ -229,7 +229,8 @@ func (t *transaction) noteAccess(text string) {
 // relayModes runs a SET TRANSACTION on the transaction's shard. Its answer goes to the client, unless it is the router's own.
 func (x *commands) relayModes(text string, own bool) error {
 	if x.tx.schema != nil {
-		return sqlstate.Refuse("SET TRANSACTION after a schema change is not supported", "give the options with BEGIN")
+		return sqlstate.Refusal("CLV-1017", "SET TRANSACTION after a schema change is not supported").
+			WithHint("give the options with BEGIN")
 	}
 	if x.tx.lost {
 		return inFailed()

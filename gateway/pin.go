@@ -86,7 +86,8 @@ func toKeep(c *executor.Conn, shard string) (*executor.Conn, error) {
 		}
 	}
 	if c == nil || c.Shard() != shard || c.OnReplica() {
-		return nil, sqlstate.Refuse("a temporary table or a session's advisory lock in this transaction is not supported", "make it before the transaction, or use pg_advisory_xact_lock()")
+		return nil, sqlstate.Refusal("CLV-0805", "a temporary table or a session's advisory lock in this transaction is not supported").
+			WithHint("make it before the transaction, or use pg_advisory_xact_lock()")
 	}
 	return c, nil
 }
@@ -235,8 +236,8 @@ func (t tempNames) missing(err error) error {
 	if sqlstate.CodeOf(err) != sqlstate.UndefinedTable || !t.named(sqlstate.As(err).Message) {
 		return err
 	}
-	return sqlstate.Refuse("temporary tables cannot be used in one statement with sharded tables ("+sqlstate.As(err).Message+")",
-		"use WITH, or two statements; a temporary table can be joined with whole and reference tables")
+	return sqlstate.Refusal("CLV-0806", "temporary tables cannot be used in one statement with sharded tables (%s)", sqlstate.As(err).Message).
+		WithHint("use WITH, or two statements; a temporary table can be joined with whole and reference tables")
 }
 
 // namesTemp reports whether an error that something does not exist is about one of the session's temporary tables.
@@ -266,7 +267,8 @@ func (t tempNames) only(st *planner.Statement) bool {
 // temporaryDDL runs it on the kept conversation, where it is a statement like others.
 func (x *commands) temporaryDDL(st *planner.Statement) error {
 	if st.DDL.Spread {
-		return sqlstate.Refuse("a view over a temporary table and sharded tables is not supported", "use WITH, or two statements")
+		return sqlstate.Refusal("CLV-0807", "a view over a temporary table and sharded tables is not supported").
+			WithHint("use WITH, or two statements")
 	}
 	if st.DDL.Hides != nil {
 		return st.DDL.Hides
@@ -278,7 +280,8 @@ func (x *commands) temporaryDDL(st *planner.Statement) error {
 		return err
 	}
 	if !x.shards.onPin() {
-		return sqlstate.Refuse("a change of a temporary object in a transaction over several shards is not supported", "make it before the transaction")
+		return sqlstate.Refusal("CLV-0808", "a change of a temporary object in a transaction over several shards is not supported").
+			WithHint("make it before the transaction")
 	}
 	if err := x.mayChangeTypes(st); err != nil {
 		return err

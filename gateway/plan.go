@@ -122,11 +122,13 @@ func (p *planning) hidden(st *planner.Statement) error {
 		return nil
 	}
 	if st.Cursor != nil && st.Cursor.Hold && st.Kind != planner.Several && st.Kind != planner.OneShard {
-		return sqlstate.Refuse("a WITH HOLD cursor over what may be a temporary table is not supported", "declare it without HOLD and read it inside the transaction")
+		return sqlstate.Refusal("CLV-0809", "a WITH HOLD cursor over what may be a temporary table is not supported").
+			WithHint("declare it without HOLD and read it inside the transaction")
 	}
 	for _, t := range st.Tables {
 		if p.shards.temps.isRelation(t.Name) {
-			return sqlstate.Refuse("table "+t.QualifiedName()+" has the name of a temporary table of this session", "drop the temporary table, or give it another name")
+			return sqlstate.Refusal("CLV-0810", "table %s has the name of a temporary table of this session", t.QualifiedName()).
+				WithHint("drop the temporary table, or give it another name")
 		}
 	}
 	return p.shards.temps.refuseTyped(st)
@@ -158,7 +160,8 @@ func (p *planning) mayCallTemp() error {
 			if sqlstate.CodeOf(err) == sqlstate.QueryCanceled {
 				return err
 			}
-			return sqlstate.Refuse("a function that this session made in pg_temp cannot be called any more: "+sqlstate.As(err).Message, "DISCARD ALL, and make the functions again")
+			return sqlstate.Refusal("CLV-0811", "a function that this session made in pg_temp cannot be called any more: %s", sqlstate.As(err).Message).
+				WithHint("DISCARD ALL, and make the functions again")
 		}
 	}
 	return nil
@@ -269,9 +272,11 @@ func (x *prepared) readable(s *statement) error {
 	case x.gucs.settings.ReadsAs(s.parsed) || !executor.MayRead(s.text):
 	case x.gucs.settings.ReadsAsExceptTimes(s.parsed) && planner.ReadAlike(s.text):
 	case onSeveral(x.pipe.Conn):
-		return sqlstate.Refuse("a statement over several shards that was prepared under another DateStyle, IntervalStyle or TimeZone is not supported: its literals would be read otherwise", hint)
+		return sqlstate.Refusal("CLV-1107", "a statement over several shards that was prepared under another DateStyle, IntervalStyle or TimeZone is not supported: its literals would be read otherwise").
+			WithHint("%s", hint)
 	case s.unread:
-		return sqlstate.Refuse("a statement that was prepared under another DateStyle, IntervalStyle or TimeZone and another search_path or role is not supported: its literals might be read otherwise", hint)
+		return sqlstate.Refusal("CLV-1108", "a statement that was prepared under another DateStyle, IntervalStyle or TimeZone and another search_path or role is not supported: its literals might be read otherwise").
+			WithHint("%s", hint)
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func (x *commands) prepareSQL(st *planner.Statement) error {
 		return err
 	}
 	if !routed(s.plan) && !onlySets(s.plan) {
-		return sqlstate.Refuse("PREPARE takes only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES", "run the statement without PREPARE")
+		return sqlstate.Refusal("CLV-1109", "PREPARE takes only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES").
+			WithHint("run the statement without PREPARE")
 	}
 	if err := x.statements.Room(len(s.text)); err != nil {
 		return err
@@ -278,7 +279,8 @@ func (x *prepared) executeArgs(st *planner.Statement, formats []byte) (*statemen
 		return nil, nil, ofPrepared(err)
 	}
 	if !routed(s.plan) && !onlySets(s.plan) {
-		return nil, nil, sqlstate.Refuse("EXECUTE of this kind of statement is not supported", "run the statement without PREPARE")
+		return nil, nil, sqlstate.Refusal("CLV-1110", "EXECUTE of this kind of statement is not supported").
+			WithHint("run the statement without PREPARE")
 	}
 	if err := x.allowed(s.plan); err != nil {
 		return nil, nil, err

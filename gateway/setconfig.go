@@ -56,7 +56,8 @@ func (g *gucs) setCalls(st *planner.Statement, args *planner.Args) ([]setCall, e
 		}
 		local, is, ok := boolArg(s.Local, args)
 		if !known || !is {
-			return nil, sqlstate.Refuse("set_config() with parameters of other types than text and boolean is not supported", "cast them in the client")
+			return nil, sqlstate.Refusal("CLV-1213", "set_config() with parameters of other types than text and boolean is not supported").
+				WithHint("cast them in the client")
 		}
 		c := setCall{name: executor.FoldASCII(name), local: local, at: i}
 		c.value, c.null, known = textArg(s.Value, args)
@@ -75,9 +76,10 @@ func (g *gucs) setCalls(st *planner.Statement, args *planner.Args) ([]setCall, e
 func (g *gucs) maySet(st *planner.Statement, c setCall) error {
 	switch {
 	case planner.OwnSetting(c.name):
-		return sqlstate.Refuse("set_config() of "+c.name+" is not supported", "SET "+c.name+" = '...'")
+		return sqlstate.Refusal("CLV-1214", "set_config() of %s is not supported", c.name).WithHint("SET %s = '...'", c.name)
 	case planner.OfTransaction(c.name):
-		return sqlstate.Refuse("set_config() of a transaction's setting, "+c.name+", is not supported", "SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
+		return sqlstate.Refusal("CLV-1215", "set_config() of a transaction's setting, %s, is not supported", c.name).
+			WithHint("SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
 	}
 	value := ""
 	if !c.null && !c.computed {
@@ -98,7 +100,8 @@ func (g *gucs) maySet(st *planner.Statement, c setCall) error {
 
 // refuseWithin refuses a call inside of a larger statement, which is supported by itself; of says more of the setting.
 func (c setCall) refuseWithin(of string) error {
-	return sqlstate.Refuse("set_config() of "+c.name+of+" inside a larger statement is not supported", "SELECT set_config('"+c.name+"', '...', false) by itself, or SET")
+	return sqlstate.Refusal("CLV-1216", "set_config() of %s%s inside a larger statement is not supported", c.name, of).
+		WithHint("SELECT set_config('%s', '...', false) by itself, or SET", c.name)
 }
 
 // saysNames are settings that say what names mean, or who may use them, while the statement goes on.
@@ -127,7 +130,8 @@ func (g *gucs) alikeCalls(st *planner.Statement, calls []setCall) error {
 	local := map[string]bool{}
 	for _, c := range calls {
 		if l, seen := local[c.name]; seen && l != c.local {
-			return sqlstate.Refuse("set_config() of "+c.name+" for the transaction and for the session in one larger statement is not supported", "set it in two statements")
+			return sqlstate.Refusal("CLV-1217", "set_config() of %s for the transaction and for the session in one larger statement is not supported", c.name).
+				WithHint("set it in two statements")
 		}
 		local[c.name] = c.local
 		if c.local || !g.inTx {
@@ -346,7 +350,8 @@ func (x *prepared) startParams(st *planner.Statement, calls []setCall, rest []by
 }
 
 func refusedStart(name string) error {
-	return sqlstate.Refuse("set_config() of "+name+" with the value of the session's start is not supported in a prepared statement", "RESET "+name+", or SET "+name+" TO DEFAULT")
+	return sqlstate.Refusal("CLV-1111", "set_config() of %s with the value of the session's start is not supported in a prepared statement", name).
+		WithHint("RESET %s, or SET %s TO DEFAULT", name, name)
 }
 
 // startOf is the value that the session's start gives to a call.

@@ -38,18 +38,21 @@ func checkSetting(name, value string) error {
 		case !encodings[encoding]:
 			return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"client_encoding\": \"%s\"", strings.Trim(value, "'"))
 		default:
-			return sqlstate.Refuse("client_encoding must be UTF8", "SET client_encoding TO 'UTF8', at the start client_encoding=UTF8 (PGCLIENTENCODING), and convert in the client")
+			return sqlstate.Refusal("CLV-1218", "client_encoding must be UTF8").
+				WithHint("SET client_encoding TO 'UTF8', at the start client_encoding=UTF8 (PGCLIENTENCODING), and convert in the client")
 		}
 	case "search_path":
 		if executor.DiffersByVersion(value) {
-			return sqlstate.Refuse("a vertical tab in search_path is not supported: versions of PostgreSQL read it otherwise", "put spaces between the names")
+			return sqlstate.Refusal("CLV-1219", "a vertical tab in search_path is not supported: versions of PostgreSQL read it otherwise").
+				WithHint("put spaces between the names")
 		}
 		if slices.Contains(executor.SplitPath(value), planner.InternalSchema) {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", planner.InternalSchema).
 				WithHint("the router keeps its own objects there")
 		}
 	case "session_authorization":
-		return sqlstate.Refuse("SET SESSION AUTHORIZATION is not supported", "SET ROLE works, or connect as the other user")
+		return sqlstate.Refusal("CLV-1220", "SET SESSION AUTHORIZATION is not supported").
+			WithHint("SET ROLE works, or connect as the other user")
 	}
 	return nil
 }

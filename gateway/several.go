@@ -133,7 +133,8 @@ func (x *unitRun) reachSeveral(u use) error {
 		return x.severalInSchema(u)
 	}
 	if n := x.tx.saves.Len(); n > 0 && x.tx.saves.At(n-1).modes < len(x.tx.modes) {
-		return sqlstate.Refuse("SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "give the options with BEGIN")
+		return sqlstate.Refusal("CLV-1019", "SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
+			WithHint("give the options with BEGIN")
 	}
 	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.before, ReadOnly: x.tx.readOnly}
 	for name := range x.tx.saves.All() {

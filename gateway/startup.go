@@ -385,7 +385,8 @@ func (a *arrival) served() error {
 	on, known := planner.ParseBool(v)
 	switch {
 	case on, v == "database":
-		return refusal{sqlstate.Refuse("replication connections are not supported by the router", "connect to a shard directly: `cleave shard list` shows them")}
+		return refusal{sqlstate.Refusal("CLV-1221", "replication connections are not supported by the router").
+			WithHint("connect to a shard directly: `cleave shard list` shows them")}
 	case !known:
 		return refusal{sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"replication\": \"%s\"", v).
 			WithHint("Valid values are: \"false\", 0, \"true\", 1, \"database\".")}

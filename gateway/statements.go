@@ -96,7 +96,8 @@ func (x *prepared) portal(name []byte) (*portal, error) {
 	}
 	if p.conn != nil && p.conn != x.pipe.Conn {
 		if p.conn != x.tx.conn {
-			return nil, sqlstate.Refuse("the portal is on a shard that other messages have left since", "fetch all its rows before going to another shard, or use one transaction per shard")
+			return nil, sqlstate.Refusal("CLV-1020", "the portal is on a shard that other messages have left since").
+				WithHint("fetch all its rows before going to another shard, or use one transaction per shard")
 		}
 		if err := x.leave(); err != nil {
 			return nil, err

@@ -61,8 +61,8 @@ func (t tempNames) typeOf(st *planner.Statement) string {
 
 // refuseTempType is the error of a statement that names a type in pg_temp, and does not run where that is.
 func refuseTempType(name string) error {
-	return sqlstate.Refuse("the type "+name+" may be one in pg_temp of this session, which is in a session of the default shard: a statement that runs elsewhere cannot name it",
-		"write the schema of another type of that name; or use two statements, of which the one that names the type reads whole and reference tables only")
+	return sqlstate.Refusal("CLV-0813", "the type %s may be one in pg_temp of this session, which is in a session of the default shard: a statement that runs elsewhere cannot name it", name).
+		WithHint("write the schema of another type of that name; or use two statements, of which the one that names the type reads whole and reference tables only")
 }
 
 // tempTyped refuses a statement that names a type in pg_temp, if it does not run where that is.
@@ -118,7 +118,8 @@ func (b *shardConns) freeTypeName(name string) error {
 		return b.shardSaid(c, err)
 	}
 	if len(res.Rows) > 0 {
-		return sqlstate.Refuse("a type in pg_temp cannot have the name of the type "+res.Rows[0][0].String+", which it would hide", "give it another name")
+		return sqlstate.Refusal("CLV-0814", "a type in pg_temp cannot have the name of the type %s, which it would hide", res.Rows[0][0].String).
+			WithHint("give it another name")
 	}
 	return nil
 }

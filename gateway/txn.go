@@ -245,7 +245,7 @@ func (x *commands) control(st *planner.Statement) error {
 	case "constraints":
 		return x.setConstraints(st)
 	}
-	return sqlstate.Refuse(st.Tag+" is not supported", "use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
+	return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
 }
 
 func (x *commands) begin(st *planner.Statement) error {
@@ -535,7 +535,8 @@ func (x *commands) setConstraints(st *planner.Statement) error {
 	case t.failed:
 		return inFailed()
 	case t.schema != nil:
-		return sqlstate.Refuse("SET CONSTRAINTS is not supported after a schema change", "commit the schema change first")
+		return sqlstate.Refusal("CLV-1021", "SET CONSTRAINTS is not supported after a schema change").
+			WithHint("commit the schema change first")
 	case len(t.modes) >= x.srv.limits.DeferredMax:
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d SET TRANSACTION and SET CONSTRAINTS", len(t.modes))
 	}

@@ -98,7 +98,8 @@ func yes(b bool) engine.Text {
 // reachVirtual makes pipe.Conn a conversation with a fresh virtual database.
 func (x *prepared) reachVirtual(st *planner.Statement) error {
 	if x.srv.openVirtual == nil {
-		return sqlstate.Refuse("the schema \"cleave\" is not available in this router", "ask the admin API: `cleave map show`")
+		return sqlstate.Refusal("CLV-1222", `the schema "cleave" is not available in this router`).
+			WithHint("ask the admin API: `cleave map show`")
 	}
 	reads := asksDirectory(st.Text)
 	if x.pipe.virtual() && reads&^x.virtualReads == 0 {
@@ -106,7 +107,8 @@ func (x *prepared) reachVirtual(st *planner.Statement) error {
 	}
 	if x.pipe.Conn != nil {
 		if x.tx.state == txNone && x.pipe.wrote {
-			return sqlstate.Refuse("reading the schema \"cleave\" after a write before the same Sync is not supported", "Sync before it")
+			return sqlstate.Refusal("CLV-1223", `reading the schema "cleave" after a write before the same Sync is not supported`).
+				WithHint("Sync before it")
 		}
 		if err := x.leave(); err != nil {
 			return err

@@ -82,7 +82,8 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 		to.catalogRefs = append(to.catalogRefs, catalogRef{rel: v, name: r.schema + "." + r.name})
 	case r.table == nil:
 		if to.st.DDL == nil && to.typer.clusterSequence(v) != nil {
-			refuse("reading the sequence "+name+" as a table is not supported: the routers have its values", "SELECT * FROM cleave.sequences")
+			fail(sqlstate.Refusal("CLV-0505", "reading the sequence %s as a table is not supported: the routers have its values", name).
+				WithHint("SELECT * FROM cleave.sequences"))
 		}
 		to.unknown, to.unknownAt, to.st.Strange = name, v.GetLocation(), true
 	default:
@@ -93,8 +94,8 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 				to.second.keyspaces[r.table.Keyspace] = true
 			}
 			if to.sharded != "" && to.st.Keyspace != r.table.Keyspace {
-				to.second.refuseOne("tables "+to.sharded+" and "+name+" are in different keyspaces ("+to.st.Keyspace+" and "+r.table.Keyspace+"), so their rows are placed independently",
-					"declare them with the same cleave.keyspace to have them colocated, or use them in two statements")
+				to.second.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, r.table.Keyspace).
+					WithHint("declare them with the same cleave.keyspace to have them colocated, or use them in two statements"))
 			}
 			if to.sharded == "" {
 				ks, ok := to.typer.snap.Keyspace(r.table.Keyspace)
@@ -164,7 +165,8 @@ func (a *analyzer) statement(n *pg.Node) {
 		// Every schema change takes its locks on the default shard first, and ACCESS
 		// SHARE conflicts with nothing else.
 		if (a.sharded != "" || a.reference != "") && v.LockStmt.Mode != accessShare {
-			refuse("LOCK TABLE on a sharded or reference table would lock it on one shard only", "lock the rows that you need with SELECT ... FOR UPDATE")
+			fail(sqlstate.Refusal("CLV-1022", "LOCK TABLE on a sharded or reference table would lock it on one shard only").
+				WithHint("lock the rows that you need with SELECT ... FOR UPDATE"))
 		}
 		st.Kind = DefaultShard
 	case *pg.Node_VacuumStmt:
@@ -266,7 +268,8 @@ func (a *analyzer) finish() {
 	}
 	if st.Kind == DDLKind {
 		if a.virtual != "" {
-			refuse("a table cannot be created from "+a.virtual+", which is answered by the router", "read it in a statement of its own")
+			fail(sqlstate.Refusal("CLV-0219", "a table cannot be created from %s, which is answered by the router", a.virtual).
+				WithHint("read it in a statement of its own"))
 		}
 		if a.sharded != "" {
 			a.createFrom()
@@ -275,22 +278,27 @@ func (a *analyzer) finish() {
 	}
 	st.Numbers = a.numbers || a.preferDefault
 	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
-		a.second.refuseBoth(a.number+" in a statement on the table "+a.sharded+a.reference+": the numbers of tables and types differ between shards", "name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own")
+		a.second.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the numbers of tables and types differ between shards", a.number, a.sharded, a.reference).
+			WithHint("name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own"))
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
-		a.second.refuseBoth(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
+		a.second.refuseBoth(sqlstate.Refusal("CLV-1023", "%s() in a statement on the table %s%s would run on its shards: all advisory locks and notifications are the default shard's", a.advisory, a.sharded, a.virtual).
+			WithHint("call it in a statement of its own"))
 	}
 	if a.largeObject != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.second.refuseBoth(a.largeObject+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": large objects are on the default shard", "call it in a statement of its own, with the number of the object")
+		a.second.refuseBoth(sqlstate.Refusal("CLV-0221", "%s() in a statement on the table %s%s%s: large objects are on the default shard", a.largeObject, a.sharded, a.virtual, a.reference).
+			WithHint("call it in a statement of its own, with the number of the object"))
 	}
 	if a.temporaryCall != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.second.refuseBoth(a.temporaryCall+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": functions in pg_temp are in a session of the default shard", "call it in a statement of its own")
+		a.second.refuseBoth(sqlstate.Refusal("CLV-0815", "%s() in a statement on the table %s%s%s: functions in pg_temp are in a session of the default shard", a.temporaryCall, a.sharded, a.virtual, a.reference).
+			WithHint("call it in a statement of its own"))
 	}
 	switch {
 	case a.virtual != "":
 		for _, other := range []string{a.sharded, a.whole, a.catalog, a.unknown, a.reference} {
 			if other != "" {
-				refuse("table "+a.virtual+" is answered by the router and cannot be joined with "+other, "read it in a statement of its own")
+				fail(sqlstate.Refusal("CLV-0222", "table %s is answered by the router and cannot be joined with %s", a.virtual, other).
+					WithHint("read it in a statement of its own"))
 			}
 		}
 		if a.changes || a.locks {
@@ -303,11 +311,13 @@ func (a *analyzer) finish() {
 		}
 		for _, other := range []string{a.whole, a.catalog} {
 			if other != "" {
-				a.second.refuseOne("table "+a.sharded+" is sharded and "+other+" is on the default shard only", "use them in two statements, or declare "+other+" as a reference table")
+				a.second.refuseOne(sqlstate.Refusal("CLV-0223", "table %s is sharded and %s is on the default shard only", a.sharded, other).
+					WithHint("use them in two statements, or declare %s as a reference table", other))
 			}
 		}
 		if a.sequence != "" {
-			a.second.refuseBoth(a.sequence+"() in a statement on the sharded table "+a.sharded+" would count on each shard by itself", "get the value in a statement of its own: SELECT "+a.sequence+"(...)")
+			a.second.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", a.sequence, a.sharded).
+				WithHint("get the value in a statement of its own: SELECT %s(...)", a.sequence))
 		}
 		st.Kind = OneShard
 		if a.second != nil {
@@ -324,7 +334,8 @@ func (a *analyzer) finish() {
 	a.lockCopies()
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference {
-			a.second.refuseOne("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")
+			a.second.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", quoteName(t.Schema, t.Name)).
+				WithHint("its rows would have to change on every shard at once"))
 			if a.second != nil {
 				st.Kind = Several
 			}
@@ -522,12 +533,13 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 	switch e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 	default:
-		refuse("EXPLAIN of this statement is not supported", "explain the query itself, or use EXPLAIN (ROUTE)")
+		fail(sqlstate.Refusal("CLV-0226", "EXPLAIN of this statement is not supported").
+			WithHint("explain the query itself, or use EXPLAIN (ROUTE)"))
 	}
 	a.query(e.Query)
 	a.finish()
 	if a.st.Kind == DDLKind || a.st.Kind == Virtual {
-		refuse("EXPLAIN of this statement is not supported", "use EXPLAIN (ROUTE)")
+		fail(sqlstate.Refusal("CLV-0227", "EXPLAIN of this statement is not supported").WithHint("use EXPLAIN (ROUTE)"))
 	}
 	a.st.Explained.Tag, a.st.Explained.ReturnsRows = a.st.Tag, a.st.ReturnsRows
 	a.st.Tag, a.st.ReturnsRows = "EXPLAIN", true
@@ -598,7 +610,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		st.Tag, st.ReturnsRows = "COPY", false
 		a.finish()
 		if st.Kind == Virtual || st.Kind == DDLKind {
-			refuse("COPY of this query is not supported", "run the query by itself")
+			fail(sqlstate.Refusal("CLV-0407", "COPY of this query is not supported").WithHint("run the query by itself"))
 		}
 		if st.Kind == Several && st.Plan != nil {
 			a.writePlans().planCopyQuery(c)
@@ -631,7 +643,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		if !c.IsFrom {
 			hint = "use COPY (SELECT ... WHERE shard key = ...) TO STDOUT"
 		}
-		a.second.refuseOne("COPY of the sharded table "+a.sharded+" is not supported yet", hint)
+		a.second.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", a.sharded).WithHint("%s", hint))
 	}
 	if c.IsFrom {
 		a.changes = true
@@ -647,7 +659,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		a.dispatch()
 	}
 	if st.Kind == Virtual {
-		refuse("COPY of "+a.virtual+" is not supported", "read it with SELECT")
+		fail(sqlstate.Refusal("CLV-0409", "COPY of %s is not supported", a.virtual).WithHint("read it with SELECT"))
 	}
 	if st.Kind != Several {
 		st.Kind = DefaultShard

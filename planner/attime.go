@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Each shard has a transaction of its own, which began at a time of its own. In a
@@ -63,8 +64,8 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 	if a.second.clock {
 		noTime("the statement")
 	}
-	refuse("the statement casts texts to times, and in a transaction over several shards each shard could read words among them by its own clock",
-		"run the statement in a transaction of its own")
+	fail(sqlstate.Refusal("CLV-0603", "the statement casts texts to times, and in a transaction over several shards each shard could read words among them by its own clock").
+		WithHint("run the statement in a transaction of its own"))
 	return "", false, nil
 }
 
@@ -126,8 +127,8 @@ func explainRuns(e *pg.ExplainStmt) bool {
 
 // noTime refuses what would see another time than the transaction's.
 func noTime(what string) {
-	refuse(what+" depends on the time at which the transaction began, and in a transaction over several shards each shard's own began at another",
-		"pass the time as a parameter, or run the statement in a transaction of its own")
+	fail(sqlstate.Refusal("CLV-0604", "%s depends on the time at which the transaction began, and in a transaction over several shards each shard's own began at another", what).
+		WithHint("pass the time as a parameter, or run the statement in a transaction of its own"))
 }
 
 // elsewhereTimed refuses functions and views that take the time where the text does not show it.
@@ -187,8 +188,8 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 	target := func(v *pg.RangeVar) *shardmap.Table {
 		r := a.relation(v)
 		if r.table == nil && !isTemp(v) {
-			refuse("the table "+quoteName(r.schema, r.name)+" is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard",
-				"write to it in a transaction of its own")
+			fail(sqlstate.Refusal("CLV-0605", "the table %s is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard", quoteName(r.schema, r.name)).
+				WithHint("write to it in a transaction of its own"))
 		}
 		return r.table
 	}
@@ -250,8 +251,8 @@ func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 	if len(cols) == 0 {
 		width := widthOf(sel)
 		if width < 0 {
-			refuse("an INSERT of SELECT * without a list of columns into "+quoteName(t.Schema, t.Name)+" may leave out columns whose defaults depend on the time at which the transaction began, which is another on each shard",
-				"name the columns")
+			fail(sqlstate.Refusal("CLV-0606", "an INSERT of SELECT * without a list of columns into %s may leave out columns whose defaults depend on the time at which the transaction began, which is another on each shard", quoteName(t.Schema, t.Name)).
+				WithHint("name the columns"))
 		}
 		cols = columnNames(t)
 		cols = cols[:min(len(cols), width)]

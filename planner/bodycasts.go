@@ -297,8 +297,8 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 		}
 	case *pg.Node_AConst:
 		if s := v.AConst.GetSval(); s != nil && reads == wordsParts && holdsWord(s.Sval) {
-			refuse("the text "+quoteString(s.Sval)+" has the letters of a word for the time, and function "+own.QualifiedName()+"() casts parts of its arguments: each shard could read it by its own clock",
-				"cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word")
+			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", quoteString(s.Sval), own.QualifiedName()).
+				WithHint("cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word"))
 		}
 		return n
 	case *pg.Node_ParamRef:
@@ -310,8 +310,9 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 // timedCallError is the refusal of a call of a function that takes the time by itself.
 func timedCallError(own *shardmap.Function) *sqlstate.Error {
 	if own.Casts == castsMade {
-		return sqlstate.Refuse("function "+own.QualifiedName()+"() makes texts and casts them to times, which each shard could read by its own clock as words for the time",
-			"cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word")
+		return sqlstate.Refusal("CLV-0608", "function %s() makes texts and casts them to times, which each shard could read by its own clock as words for the time", own.QualifiedName()).
+			WithHint("cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word")
 	}
-	return sqlstate.Refuse("function "+own.QualifiedName()+"() uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument, and leave out none")
+	return sqlstate.Refusal("CLV-0609", "function %s() uses the time at which the transaction began, of which each shard has its own", own.QualifiedName()).
+		WithHint("give it now() as an argument, and leave out none")
 }

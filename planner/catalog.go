@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // The catalogue of the default shard answers for the cluster. What the router keeps
@@ -64,7 +66,8 @@ var sharedState = map[string]string{
 
 func refuseShared(name string) {
 	if what := sharedState[name]; what != "" {
-		refuse(name+" shows "+what+" of a shard's conversation, which sessions share", "SELECT * FROM cleave.sessions shows what sessions do")
+		fail(sqlstate.Refusal("CLV-0916", "%s shows %s of a shard's conversation, which sessions share", name, what).
+			WithHint("SELECT * FROM cleave.sessions shows what sessions do"))
 	}
 }
 
@@ -165,7 +168,8 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 			continue
 		}
 		if len(system) > 0 && showsWhole(n, r.rel) {
-			refuse("the system column "+system[0]+" beside all columns of "+r.name+" is not supported", "name the columns")
+			fail(sqlstate.Refusal("CLV-0917", "the system column %s beside all columns of %s is not supported", system[0], r.name).
+				WithHint("name the columns"))
 		}
 		columns := "*"
 		switch {

@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // A column's default now() is the time of the transaction, one for all rows of a
@@ -54,7 +55,8 @@ func leftOut(t *shardmap.Table, cols []string) []*shardmap.Column {
 func clockDefault(c *shardmap.Column) *pg.Node {
 	e := usesClockText(c.Clocked)
 	if e == nil {
-		refuse("the default of column "+quoteIdent(c.Name)+" is not known well enough to be given on several shards at once", "give the column's value")
+		fail(sqlstate.Refusal("CLV-0613", "the default of column %s is not known well enough to be given on several shards at once", quoteIdent(c.Name)).
+			WithHint("give the column's value"))
 	}
 	return e
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // CopyPlan is how COPY is carried out over several shards: FROM STDIN splits the
@@ -95,11 +96,13 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		wp.second.clock = false
 		wp.clocked(clone(n))
 		if wp.second.clock {
-			refuse("the transaction's time in WHERE of a COPY to several shards is not supported", "write the time as a constant")
+			fail(sqlstate.Refusal("CLV-0410", "the transaction's time in WHERE of a COPY to several shards is not supported").
+				WithHint("write the time as a constant"))
 		}
 		wp.second.clock = before
 		if t.Kind == shardmap.Reference && wp.isVolatile(n) {
-			refuse("a volatile function in WHERE of a COPY to the reference table "+quoteName(t.Schema, t.Name)+" could choose other rows on each shard", "copy all rows, and delete some afterwards")
+			fail(sqlstate.Refusal("CLV-0411", "a volatile function in WHERE of a COPY to the reference table %s could choose other rows on each shard", quoteName(t.Schema, t.Name)).
+				WithHint("copy all rows, and delete some afterwards"))
 		}
 	}
 	from := clone(n).GetCopyStmt()
@@ -114,14 +117,16 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		for _, col := range leftOut(t, p.Columns) {
 			expr := clockDefault(col)
 			if wp.differsByRow(expr) {
-				refuse("the default of column "+quoteIdent(col.Name)+" depends on the transaction's time and is another for each row", "give the column in the COPY")
+				fail(sqlstate.Refusal("CLV-0614", "the default of column %s depends on the transaction's time and is another for each row", quoteIdent(col.Name)).
+					WithHint("give the column in the COPY"))
 			}
 			text := wp.written(selectOf([]*pg.Node{wp.clocked(expr)}, nil, nil))
 			p.Timed, p.MadeFor = append(p.Timed, "("+strings.TrimPrefix(text, "SELECT ")+")::"+col.Type), append(p.MadeFor, col)
 			made = append(made, stringNode(col.Name))
 		}
 		if p.HasDefault && len(clockColumns(t)) > 0 {
-			refuse("the option DEFAULT of COPY is not supported over several shards for a table with a default that depends on the transaction's time", "leave the option out, and give the values")
+			fail(sqlstate.Refusal("CLV-0412", "the option DEFAULT of COPY is not supported over several shards for a table with a default that depends on the transaction's time").
+				WithHint("leave the option out, and give the values"))
 		}
 		from.Attlist = append(made, from.Attlist...)
 		if t.Kind == shardmap.Reference {
@@ -144,7 +149,8 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 			at := slices.Index(names, k)
 			if at < 0 {
 				if at = slices.IndexFunc(p.MadeFor, func(g *shardmap.Column) bool { return g.Name == k }); at < 0 {
-					refuse("COPY has no column "+quoteIdent(k)+", of the shard key of table "+quoteName(t.Schema, t.Name), "name it in the column list, and give its values")
+					fail(sqlstate.Refusal("CLV-0413", "COPY has no column %s, of the shard key of table %s", quoteIdent(k), quoteName(t.Schema, t.Name)).
+						WithHint("name it in the column list, and give its values"))
 				}
 				at = -1 - at
 			}
@@ -254,12 +260,14 @@ func copyFormat(f *CopyFormat, options []*pg.Node) {
 		switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(e.GetString_().GetSval())) {
 		case "utf8", "unicode":
 		default:
-			refuse("COPY in the encoding "+quoteString(e.GetString_().GetSval())+" is not supported over several shards", "send the data as UTF8")
+			fail(sqlstate.Refusal("CLV-0414", "COPY in the encoding %s is not supported over several shards", quoteString(e.GetString_().GetSval())).
+				WithHint("send the data as UTF8"))
 		}
 	}
 	for _, name := range []string{"freeze", "on_error", "reject_limit"} {
 		if _, ok := get[name]; ok {
-			refuse("the option "+strings.ToUpper(name)+" of COPY is not supported over several shards", "leave it out")
+			fail(sqlstate.Refusal("CLV-0415", "the option %s of COPY is not supported over several shards", strings.ToUpper(name)).
+				WithHint("leave it out"))
 		}
 	}
 }

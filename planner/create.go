@@ -112,7 +112,8 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 	d := &declaration{change: ch, name: name, kind: create.Kind, key: o.shardKey}
 	if create.Kind == shardmap.Sharded {
 		if c.OfTypename != nil || c.Partspec != nil || c.Partbound != nil || len(c.InhRelations) > 0 {
-			refuse("a sharded table cannot inherit, be partitioned or be made from a type yet", "write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF")
+			fail(sqlstate.Refusal("CLV-0918", "a sharded table cannot inherit, be partitioned or be made from a type yet").
+				WithHint("write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF"))
 		}
 		d.keyspace = ch.declaredKeyspace(c, o)
 	} else {
@@ -123,11 +124,11 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 			}
 			ch.targets(list)
 			if ch.spread() || create.Kind == shardmap.Reference {
-				refuse("inheritance and partitions of sharded and reference tables are not supported yet", "")
+				fail(sqlstate.Refusal("CLV-0919", "inheritance and partitions of sharded and reference tables are not supported yet"))
 			}
 		}
 		if c.Partspec != nil && create.Kind == shardmap.Reference {
-			refuse("a reference table cannot be partitioned", "")
+			fail(sqlstate.Refusal("CLV-0920", "a reference table cannot be partitioned"))
 		}
 	}
 	seen := map[string]bool{}
@@ -163,11 +164,13 @@ func (ns *namespace) like(l *pg.TableLikeClause) []shardmap.Column {
 	const defaults, identity = 1 << 3, 1 << 5 // TableLikeOption of PostgreSQL's parsenodes.h
 	t := ns.relation(l.Relation).table
 	if t == nil || t.Kind == shardmap.Whole {
-		refuse("a sharded or reference table LIKE a table that is not on every shard is not supported", "write the columns out")
+		fail(sqlstate.Refusal("CLV-0921", "a sharded or reference table LIKE a table that is not on every shard is not supported").
+			WithHint("write the columns out"))
 	}
 	for _, c := range t.Columns {
 		if c.Identity != "" && l.Options&(defaults|identity) != 0 {
-			refuse("LIKE with the defaults of "+t.QualifiedName()+", which has the identity column "+quoteIdent(c.Name)+", is not supported", "EXCLUDING DEFAULTS EXCLUDING IDENTITY, or write the columns out")
+			fail(sqlstate.Refusal("CLV-0922", "LIKE with the defaults of %s, which has the identity column %s, is not supported", t.QualifiedName(), quoteIdent(c.Name)).
+				WithHint("EXCLUDING DEFAULTS EXCLUDING IDENTITY, or write the columns out"))
 		}
 	}
 	return t.Columns
@@ -211,7 +214,7 @@ func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 				fail(err)
 			}
 			if len(col.TypeName.GetArrayBounds()) > 0 {
-				refuse("an array cannot be a shard key", "use a column of a plain type")
+				fail(sqlstate.Refusal("CLV-0923", "an array cannot be a shard key").WithHint("use a column of a plain type"))
 			}
 			if col.CollClause != nil && isText(t) {
 				switch names := strs(col.CollClause.Collname); strings.Join(names, ".") {
@@ -334,20 +337,23 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		ch.sequence = ""
 		ch.expressions([]*pg.Node{x.RawExpr})
 		if ch.sequence != "" && spread {
-			refuse("the default calls "+ch.sequence+"() of a sequence that is not the cluster's: each shard would count by itself", "make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone")
+			fail(sqlstate.Refusal("CLV-0506", "the default calls %s() of a sequence that is not the cluster's: each shard would count by itself", ch.sequence).
+				WithHint("make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone"))
 		}
 		ch.sequence = before
 		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && spread {
 			inspect(x.RawExpr, func(m proto.Message) bool {
 				if f, ok := m.(*pg.FuncCall); ok {
 					if own := ch.timedFunction(f); own != nil {
-						refuse("the default calls "+own.QualifiedName()+"(), which uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument, or write its expression")
+						fail(sqlstate.Refusal("CLV-0615", "the default calls %s(), which uses the time at which the transaction began, of which each shard has its own", own.QualifiedName()).
+							WithHint("give it now() as an argument, or write its expression"))
 					}
 				}
 				return true
 			})
 			if usesShardState(x.RawExpr) {
-				refuse("the default says something of one shard's session, or the time at which it began its part of a statement", "now() is one time for all shards")
+				fail(sqlstate.Refusal("CLV-0924", "the default says something of one shard's session, or the time at which it began its part of a statement").
+					WithHint("now() is one time for all shards"))
 			}
 		}
 		if x.Contype != pg.ConstrType_CONSTR_CHECK && spread {
@@ -356,11 +362,13 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 				typ = c.Type
 			}
 			if what := shardOwn(x.RawExpr, typ, d.table); what != "" {
-				refuse("an expression that gives a column its values says "+what+", which is another on each shard", ownHint)
+				fail(sqlstate.Refusal("CLV-0925", "an expression that gives a column its values says %s, which is another on each shard", what).
+					WithHint(ownHint))
 			}
 		}
 		if x.Contype == pg.ConstrType_CONSTR_GENERATED && d.isKey(column) {
-			refuse("a generated column cannot be a shard key: its value is not in the INSERT", "make it a plain column and write its value")
+			fail(sqlstate.Refusal("CLV-0926", "a generated column cannot be a shard key: its value is not in the INSERT").
+				WithHint("make it a plain column and write its value"))
 		}
 	case pg.ConstrType_CONSTR_IDENTITY: // see generate
 	case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
@@ -413,8 +421,8 @@ func (d *declaration) unique(cols []string, what string) {
 			if len(cols) > 0 {
 				of = " (" + strings.Join(cols, ", ") + ")"
 			}
-			refuse(what+of+" of table "+quoteName(d.name.Schema, d.name.Name)+" does not include the shard key column "+quoteIdent(k)+
-				", so two shards could hold equal rows", "add "+quoteIdent(k)+" to it")
+			fail(sqlstate.Refusal("CLV-0927", "%s%s of table %s does not include the shard key column %s, so two shards could hold equal rows", what, of, quoteName(d.name.Schema, d.name.Name), quoteIdent(k)).
+				WithHint("add %s to it", quoteIdent(k)))
 		}
 	}
 }
@@ -443,16 +451,19 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 		if d.kind == shardmap.Whole {
 			return
 		}
-		refuse("a foreign key to "+other+", which is on the default shard only, cannot be checked on the other shards", "declare "+other+" as a reference table, or leave the foreign key out")
+		fail(sqlstate.Refusal("CLV-0928", "a foreign key to %s, which is on the default shard only, cannot be checked on the other shards", other).
+			WithHint("declare %s as a reference table, or leave the foreign key out", other))
 	default:
 		if d.kind != shardmap.Sharded || r.table.Keyspace != d.keyspace {
-			refuse("a foreign key to "+other+", whose rows are on other shards, cannot be checked", "put both tables in one keyspace with equal shard keys")
+			fail(sqlstate.Refusal("CLV-0929", "a foreign key to %s, whose rows are on other shards, cannot be checked", other).
+				WithHint("put both tables in one keyspace with equal shard keys"))
 		}
 		key = r.table.ShardKey
 	}
 	ref := strs(x.PkAttrs)
 	if len(ref) == 0 {
-		refuse("a foreign key between sharded tables has to name the columns that it references", "write REFERENCES "+other+" (column, ...)")
+		fail(sqlstate.Refusal("CLV-0930", "a foreign key between sharded tables has to name the columns that it references").
+			WithHint("write REFERENCES %s (column, ...)", other))
 	}
 	for i := range d.key {
 		matched := false
@@ -460,18 +471,20 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 			matched = matched || j < len(ref) && cols[j] == d.key[i] && i < len(key) && ref[j] == key[i]
 		}
 		if !matched {
-			refuse("the foreign key to "+other+" does not match shard key with shard key, so the referenced row could be on another shard",
-				"include "+quoteIdent(d.key[i])+" in the foreign key, referencing the shard key of "+other)
+			fail(sqlstate.Refusal("CLV-0931", "the foreign key to %s does not match shard key with shard key, so the referenced row could be on another shard", other).
+				WithHint("include %s in the foreign key, referencing the shard key of %s", quoteIdent(d.key[i]), other))
 		}
 	}
 	for _, c := range strs(x.FkDelSetCols) {
 		if d.isKey(c) {
-			refuse("ON DELETE SET NULL or SET DEFAULT would change the shard key", "use ON DELETE CASCADE or leave the shard key column out of the list")
+			fail(sqlstate.Refusal("CLV-0932", "ON DELETE SET NULL or SET DEFAULT would change the shard key").
+				WithHint("use ON DELETE CASCADE or leave the shard key column out of the list"))
 		}
 	}
 	const setNull, setDefault = "n", "d"
 	if x.FkUpdAction == setNull || x.FkUpdAction == setDefault || (x.FkDelAction == setNull || x.FkDelAction == setDefault) && len(x.FkDelSetCols) == 0 {
-		refuse("a foreign key action of SET NULL or SET DEFAULT would change the shard key", "use CASCADE, RESTRICT or NO ACTION")
+		fail(sqlstate.Refusal("CLV-0933", "a foreign key action of SET NULL or SET DEFAULT would change the shard key").
+			WithHint("use CASCADE, RESTRICT or NO ACTION"))
 	}
 }
 
@@ -581,7 +594,7 @@ func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 		return
 	}
 	if c.Query.GetSelectStmt() == nil {
-		refuse("CREATE TABLE AS EXECUTE is not supported", "write the query out")
+		fail(sqlstate.Refusal("CLV-1112", "CREATE TABLE AS EXECUTE is not supported").WithHint("write the query out"))
 	}
 	if a.createSpread(c) {
 		return
@@ -638,7 +651,8 @@ func (ch *schemaChange) createIndex(x *pg.IndexStmt) {
 	st.Kind, st.Tag = DDLKind, "CREATE INDEX"
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", ch.spread(), names, x.Concurrent
 	if x.Concurrent && ch.spread() && x.Idxname == "" {
-		st.DDL.Refused = sqlstate.Refuse("CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one", "name the index")
+		st.DDL.Refused = sqlstate.Refusal("CLV-0934", "CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one").
+			WithHint("name the index")
 	}
 	if x.Idxname != "" {
 		st.DDL.Index = &TableName{Name: x.Idxname}
@@ -692,7 +706,8 @@ func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
 	}
 	table, names := ch.altered(t.Relation, "ALTER TABLE")
 	if t.Cmds[0].GetAlterTableCmd().GetDef().GetPartitionCmd().GetConcurrent() {
-		st.DDL.Concurrent, st.DDL.Refused = true, sqlstate.Refuse("DETACH PARTITION ... CONCURRENTLY is not supported", "leave CONCURRENTLY out")
+		st.DDL.Concurrent, st.DDL.Refused = true, sqlstate.Refusal("CLV-0935", "DETACH PARTITION ... CONCURRENTLY is not supported").
+			WithHint("leave CONCURRENTLY out")
 	}
 	if table == nil {
 		return
@@ -709,7 +724,8 @@ func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
 // refuseRowSecurity refuses policies: a new shard, a default shard that becomes another one and an UPDATE that moves
 // rows would have to know of them.
 func refuseRowSecurity() {
-	refuse("row level security is not supported through the router", "put the condition into the statements, or into a view; with auth: passthrough, policies that are made on each shard directly hold (docs/security.md)")
+	fail(sqlstate.Refusal("CLV-0936", "row level security is not supported through the router").
+		WithHint("put the condition into the statements, or into a view; with auth: passthrough, policies that are made on each shard directly hold (docs/security.md)"))
 }
 
 func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
@@ -728,17 +744,20 @@ func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 		d.constraint(&pg.Constraint{Contype: pg.ConstrType_CONSTR_DEFAULT, RawExpr: c.Def}, c.Name)
 	case pg.AlterTableType_AT_DropColumn, pg.AlterTableType_AT_DropNotNull:
 		if d.isKey(c.Name) {
-			refuse("column "+quoteIdent(c.Name)+" is the shard key of table "+table, "create a table with another shard key and copy the rows")
+			fail(sqlstate.Refusal("CLV-0937", "column %s is the shard key of table %s", quoteIdent(c.Name), table).
+				WithHint("create a table with another shard key and copy the rows"))
 		}
 	case pg.AlterTableType_AT_AlterColumnType:
 		if d.isKey(c.Name) {
-			refuse("the type of column "+quoteIdent(c.Name)+" cannot change: it is the shard key of table "+table+", and its rows are placed by it", "create a table with another shard key and copy the rows")
+			fail(sqlstate.Refusal("CLV-0938", "the type of column %s cannot change: it is the shard key of table %s, and its rows are placed by it", quoteIdent(c.Name), table).
+				WithHint("create a table with another shard key and copy the rows"))
 		}
 		ch.expressions([]*pg.Node{c.Def.GetColumnDef().GetRawDefault()})
 	case pg.AlterTableType_AT_SetRelOptions, pg.AlterTableType_AT_ResetRelOptions, pg.AlterTableType_AT_ReplaceRelOptions:
 		for _, n := range c.Def.GetList().GetItems() {
 			if n.GetDefElem().GetDefnamespace() == "cleave" {
-				refuse("the options cleave.* of a table cannot be changed with ALTER TABLE", "an existing table is sharded with SELECT cleave.distribute('"+d.name.Name+"', 'column')")
+				fail(sqlstate.Refusal("CLV-0939", "the options cleave.* of a table cannot be changed with ALTER TABLE").
+					WithHint("an existing table is sharded with SELECT cleave.distribute('%s', 'column')", d.name.Name))
 			}
 		}
 	case pg.AlterTableType_AT_SetNotNull, pg.AlterTableType_AT_SetStatistics, pg.AlterTableType_AT_SetOptions, pg.AlterTableType_AT_ResetOptions,
@@ -754,12 +773,12 @@ func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	case pg.AlterTableType_AT_EnableTrig, pg.AlterTableType_AT_DisableTrig, pg.AlterTableType_AT_EnableTrigAll, pg.AlterTableType_AT_DisableTrigAll,
 		pg.AlterTableType_AT_EnableTrigUser, pg.AlterTableType_AT_DisableTrigUser, pg.AlterTableType_AT_EnableAlwaysTrig, pg.AlterTableType_AT_EnableReplicaTrig:
 		if spread {
-			refuse("the triggers of table "+table+" hold the shards' guards and cannot be switched through the router", "")
+			fail(sqlstate.Refusal("CLV-0940", "the triggers of table %s hold the shards' guards and cannot be switched through the router", table))
 		}
 	case pg.AlterTableType_AT_AttachPartition, pg.AlterTableType_AT_DetachPartition, pg.AlterTableType_AT_DetachPartitionFinalize,
 		pg.AlterTableType_AT_AddInherit, pg.AlterTableType_AT_DropInherit:
 		if spread {
-			refuse("inheritance and partitions of sharded and reference tables are not supported yet", "")
+			fail(sqlstate.Refusal("CLV-0919", "inheritance and partitions of sharded and reference tables are not supported yet"))
 		}
 		ch.called(c.Def.GetPartitionCmd().GetBound())
 		for _, v := range []*pg.RangeVar{c.Def.GetRangeVar(), c.Def.GetPartitionCmd().GetName()} {
@@ -774,7 +793,8 @@ func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 		}
 	default:
 		if spread {
-			refuse("this change of table "+table+" is not supported yet", "run it on each shard directly")
+			fail(sqlstate.Refusal("CLV-0941", "this change of table %s is not supported yet", table).
+				WithHint("run it on each shard directly"))
 		}
 	}
 }

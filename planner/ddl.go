@@ -80,10 +80,11 @@ func (ch *schemaChange) ddl(n *pg.Node) {
 	case *pg.Node_CreateSchemaStmt:
 		c := v.CreateSchemaStmt
 		if len(c.SchemaElts) > 0 {
-			refuse("CREATE SCHEMA with objects in it is not supported", "create the schema first, then each object in a statement of its own")
+			fail(sqlstate.Refusal("CLV-0945", "CREATE SCHEMA with objects in it is not supported").
+				WithHint("create the schema first, then each object in a statement of its own"))
 		}
 		if c.Schemaname == "" {
-			refuse("CREATE SCHEMA without a name is not supported", "name the schema")
+			fail(sqlstate.Refusal("CLV-0946", "CREATE SCHEMA without a name is not supported").WithHint("name the schema"))
 		}
 		reservedSchema(c.Schemaname)
 		ownSchema(c.Schemaname)
@@ -157,7 +158,8 @@ func (ch *schemaChange) everywhere(op, tag string) {
 func ownSchema(name string) {
 	switch {
 	case strings.HasPrefix(name, "pg_temp"):
-		refuse("this kind of object in schema pg_temp, or the schema by another name, is not supported", "make the object in another schema; pg_temp is the name of the session's own")
+		fail(sqlstate.Refusal("CLV-0817", "this kind of object in schema pg_temp, or the schema by another name, is not supported").
+			WithHint("make the object in another schema; pg_temp is the name of the session's own"))
 	case name == InternalSchema:
 		fail(internalSchemaError())
 	case name == VirtualSchema:
@@ -206,7 +208,8 @@ func (ns *namespace) created(v *pg.RangeVar) TableName {
 }
 
 func refuseTemporary() {
-	refuse("temporary objects other than tables and views are not supported: they live in one session of one shard", "make one that lasts, and drop it afterwards")
+	fail(sqlstate.Refusal("CLV-0818", "temporary objects other than tables and views are not supported: they live in one session of one shard").
+		WithHint("make one that lasts, and drop it afterwards"))
 }
 
 // expressions checks the functions in the expressions of a definition.
@@ -217,7 +220,7 @@ func (ch *schemaChange) expressions(list []*pg.Node) {
 		ch.walk(n, w)
 	}
 	if len(subs) > 0 && (ch.sharded != "" || ch.whole != "" || ch.unknown != "") {
-		refuse("a subquery in a definition is not supported", "")
+		fail(sqlstate.Refusal("CLV-0947", "a subquery in a definition is not supported"))
 	}
 }
 
@@ -225,7 +228,7 @@ func checkSequenceOptions(list []*pg.Node) {
 	for _, n := range list {
 		d := n.GetDefElem()
 		if names := strs(d.GetArg().GetList().GetItems()); d.GetDefname() == "owned_by" && !(len(names) == 1 && names[0] == "none") {
-			refuse("OWNED BY ties a sequence to a table of one shard", "leave OWNED BY out")
+			fail(sqlstate.Refusal("CLV-0507", "OWNED BY ties a sequence to a table of one shard").WithHint("leave OWNED BY out"))
 		}
 	}
 }
@@ -257,7 +260,8 @@ func (ch *schemaChange) targets(list []*pg.RangeVar) (known []*shardmap.Table, n
 		single = ch.unknown
 	}
 	if spread != "" && single != "" && !ch.mixed {
-		refuse("table "+spread+" is on every shard and "+single+" on the default shard only", "use one statement for each")
+		fail(sqlstate.Refusal("CLV-0948", "table %s is on every shard and %s on the default shard only", spread, single).
+			WithHint("use one statement for each"))
 	}
 	return known, names
 }
@@ -294,7 +298,7 @@ func (ch *schemaChange) alterOther(v *pg.RangeVar, kind pg.ObjectType) {
 	tag := map[pg.ObjectType]string{pg.ObjectType_OBJECT_MATVIEW: "ALTER MATERIALIZED VIEW", pg.ObjectType_OBJECT_FOREIGN_TABLE: "ALTER FOREIGN TABLE",
 		pg.ObjectType_OBJECT_SEQUENCE: "ALTER SEQUENCE"}[kind]
 	if tag == "" {
-		refuse("ALTER of this kind of object is not supported yet", "")
+		fail(sqlstate.Refusal("CLV-0949", "ALTER of this kind of object is not supported yet"))
 	}
 	ownSchema(v.Schemaname)
 	ch.st.Kind, ch.st.Tag = DDLKind, tag
@@ -339,7 +343,8 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 			inSchema(strs(o.GetList().GetItems()))
 		}
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			refuse("DROP SEQUENCE ... CASCADE changes the defaults of tables", "drop the defaults first")
+			fail(sqlstate.Refusal("CLV-0950", "DROP SEQUENCE ... CASCADE changes the defaults of tables").
+				WithHint("drop the defaults first"))
 		}
 		ch.everywhere("drop sequence", "DROP SEQUENCE")
 		if !d.MissingOk {
@@ -377,7 +382,8 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 		st.DDL.Objects = true
 	default:
 		if !ch.dropObject(d) {
-			refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
+			fail(sqlstate.Refusal("CLV-0951", "DROP of this kind of object is not supported yet").
+				WithHint("run it on each shard directly"))
 		}
 	}
 }
@@ -498,7 +504,8 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 		ownSchema(r.Newname)
 		for i := range ch.snap.State().Sequences {
 			if q := &ch.snap.State().Sequences[i]; q.Schema == r.Subname {
-				refuse("the schema holds the sequence "+q.QualifiedName()+", which defaults of columns may name", "move its tables to another schema, or drop the sequence")
+				fail(sqlstate.Refusal("CLV-0508", "the schema holds the sequence %s, which defaults of columns may name", q.QualifiedName()).
+					WithHint("move its tables to another schema, or drop the sequence"))
 			}
 		}
 		ch.everywhere("alter schema", "ALTER SCHEMA")
@@ -510,7 +517,8 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 			st.DDL.Op, st.Tag = "alter domain", "ALTER DOMAIN"
 		}
 	default:
-		refuse("renaming this kind of object is not supported yet", "run it on each shard directly")
+		fail(sqlstate.Refusal("CLV-0952", "renaming this kind of object is not supported yet").
+			WithHint("run it on each shard directly"))
 	}
 }
 
@@ -557,7 +565,8 @@ func (ch *schemaChange) setSchema(s *pg.AlterObjectSchemaStmt) {
 	case pg.ObjectType_OBJECT_MATVIEW, pg.ObjectType_OBJECT_FOREIGN_TABLE:
 		ch.alterOther(s.Relation, s.ObjectType)
 	default:
-		refuse("SET SCHEMA of this kind of object is not supported yet", "run it on each shard directly")
+		fail(sqlstate.Refusal("CLV-0953", "SET SCHEMA of this kind of object is not supported yet").
+			WithHint("run it on each shard directly"))
 	}
 }
 
@@ -589,7 +598,8 @@ func (ch *schemaChange) comment(c *pg.CommentStmt) {
 		ch.onDefault("COMMENT") // it is no schema: a large object comes and goes as rows do
 	default:
 		if !ch.commentObject(c, names) {
-			refuse("COMMENT ON this kind of object is not supported yet", "run it on each shard directly")
+			fail(sqlstate.Refusal("CLV-0954", "COMMENT ON this kind of object is not supported yet").
+				WithHint("run it on each shard directly"))
 		}
 	}
 }
@@ -597,14 +607,14 @@ func (ch *schemaChange) comment(c *pg.CommentStmt) {
 // refuseStatement names what is not supported, with what to do instead.
 func (ch *schemaChange) refuseStatement(n *pg.Node) {
 	direct := "run it on each shard directly"
-	what, hint := "this statement", direct
 	switch n.GetNode().(type) {
 	case *pg.Node_RuleStmt:
-		what, hint = "CREATE RULE", "a rule could write to rows of other shards"
+		fail(sqlstate.Refusal("CLV-0955", "CREATE RULE is not supported yet").WithHint("a rule could write to rows of other shards"))
 	case *pg.Node_AlterOwnerStmt:
-		what = "OWNER TO of this kind of object"
+		fail(sqlstate.Refusal("CLV-0956", "OWNER TO of this kind of object is not supported yet").WithHint("%s", direct))
 	case *pg.Node_CreatedbStmt, *pg.Node_DropdbStmt, *pg.Node_AlterDatabaseStmt, *pg.Node_AlterDatabaseSetStmt:
-		what, hint = "creating or changing databases", "the cluster is one database; cleave shard add brings another shard"
+		fail(sqlstate.Refusal("CLV-0957", "creating or changing databases is not supported yet").
+			WithHint("the cluster is one database; cleave shard add brings another shard"))
 	case *pg.Node_DoStmt:
 		ch.do(n.GetDoStmt())
 		return
@@ -612,24 +622,22 @@ func (ch *schemaChange) refuseStatement(n *pg.Node) {
 		if ch.callProcedure(n.GetCallStmt()) {
 			return
 		}
-		what, hint = "CALL of a procedure that is not known to read and write no table", "run its statements one by one"
+		fail(sqlstate.Refusal("CLV-0958", "CALL of a procedure that is not known to read and write no table is not supported yet").
+			WithHint("run its statements one by one"))
 	case *pg.Node_CreatePolicyStmt, *pg.Node_AlterPolicyStmt:
 		refuseRowSecurity()
 	case *pg.Node_ClusterStmt:
-		what = "CLUSTER"
+		fail(sqlstate.Refusal("CLV-0959", "CLUSTER is not supported yet").WithHint("%s", direct))
 	case *pg.Node_DefineStmt, *pg.Node_CreateCastStmt, *pg.Node_CreateOpClassStmt, *pg.Node_CreateOpFamilyStmt, *pg.Node_AlterOpFamilyStmt, *pg.Node_AlterOperatorStmt, *pg.Node_CreateTransformStmt, *pg.Node_CreateAmStmt:
 		// Made on the shards, it would change what a statement means behind the router's back.
-		what, hint = "making operators, aggregates, casts and the like", "write a function, and call it by its name"
+		fail(sqlstate.Refusal("CLV-0960", "making operators, aggregates, casts and the like is not supported yet").
+			WithHint("write a function, and call it by its name"))
 	case *pg.Node_CheckPointStmt, *pg.Node_LoadStmt, *pg.Node_AlterSystemStmt:
-		what = "changing a server"
+		fail(sqlstate.Refusal("CLV-0961", "changing a server is not supported yet").WithHint("%s", direct))
 	case *pg.Node_CreatePublicationStmt, *pg.Node_CreateSubscriptionStmt, *pg.Node_AlterPublicationStmt, *pg.Node_AlterSubscriptionStmt:
-		what = "publications and subscriptions"
+		fail(sqlstate.Refusal("CLV-0962", "publications and subscriptions are not supported yet").WithHint("%s", direct))
 	}
-	verb := " is not supported yet"
-	if strings.HasSuffix(what, "subscriptions") {
-		verb = " are not supported yet"
-	}
-	refuse(what+verb, hint)
+	fail(sqlstate.Refusal("CLV-0963", "this statement is not supported yet").WithHint("%s", direct))
 }
 
 // namesNothingInternal refuses a schema change that names the router's schema on a shard, in whatever place of whatever

@@ -94,7 +94,8 @@ func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapsho
 		return nil, err
 	case st.Kind == Several && st.Plan == nil || st.Kind == OneShard:
 		if first == nil {
-			first = sqlstate.Refuse("the statement needs rows of several shards, in a way that the router does not know how to carry out", "send one statement for each shard key")
+			first = sqlstate.Refusal("CLV-0228", "the statement needs rows of several shards, in a way that the router does not know how to carry out").
+				WithHint("send one statement for each shard key")
 		}
 		return nil, first
 	}
@@ -107,7 +108,8 @@ func (a *analyzer) dispatch() {
 	st.Keys, st.Reusable = nil, false
 	a.second.planning = true
 	if len(st.Sets) > 0 {
-		refuse("set_config() in a statement over several shards is not supported", "SELECT set_config('name', 'value', false) by itself, or SET")
+		fail(sqlstate.Refusal("CLV-0229", "set_config() in a statement over several shards is not supported").
+			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
 	}
 	if err := ownNames(a.sql); err != nil {
 		fail(err)
@@ -199,18 +201,18 @@ func (rp *readPlans) planRead(n *pg.Node) (*Plan, error) {
 }
 
 // refuseOne refuses what one shard cannot do; the second reading goes on.
-func (rd *reading) refuseOne(why, hint string) {
+func (rd *reading) refuseOne(e *sqlstate.Error) {
 	if rd == nil {
-		refuse(why, hint)
+		fail(e)
 	}
 }
 
 // refuseBoth refuses what no number of shards can do: the reason to tell, also where the first reading had another.
-func (rd *reading) refuseBoth(why, hint string) {
+func (rd *reading) refuseBoth(e *sqlstate.Error) {
 	if rd != nil {
 		rd.planning = true
 	}
-	refuse(why, hint)
+	fail(e)
 }
 
 // note records a table's place.

@@ -28,8 +28,8 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 	if language == "plpgsql" && ch.doDefault(code) {
 		return
 	}
-	e := sqlstate.Refuse("DO with this code is not supported: it could read or write rows that other shards have",
-		"code in plain statements without variables and loops, or that names no sharded or reference table, is taken; run the statements one by one")
+	e := sqlstate.Refusal("CLV-1307", "DO with this code is not supported: it could read or write rows that other shards have").
+		WithHint("code in plain statements without variables and loops, or that names no sharded or reference table, is taken; run the statements one by one")
 	if language != "plpgsql" {
 		fail(e)
 	}
@@ -42,7 +42,8 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 		fail(err)
 	}
 	if first, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && !first.Can().Code {
-		fail(sqlstate.Refuse("DO is not supported where the default shard is no PostgreSQL", "run its statements one by one"))
+		fail(sqlstate.Refusal("CLV-1308", "DO is not supported where the default shard is no PostgreSQL").
+			WithHint("run its statements one by one"))
 	}
 	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.Block = BlockKind, "DO", nil, block
 }

@@ -166,7 +166,7 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 		}
 		a.walkChildren(n, w)
 	case *pg.Node_CurrentOfExpr:
-		refuse("WHERE CURRENT OF is not supported", "name the row by its key")
+		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("name the row by its key"))
 	default:
 		a.walkChildren(n, w)
 	}
@@ -323,8 +323,8 @@ func isBuiltin(name string) bool { return builtinKind(name) != "" }
 func isCatalogTable(name string) bool { return builtin.Relation("pg_catalog", name) != nil }
 
 func (ns *namespace) userCode(what string) {
-	e := sqlstate.Refuse(what+" is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have",
-		"create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement")
+	e := sqlstate.Refusal("CLV-0231", "%s is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have", what).
+		WithHint("create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement")
 	e.Unsure = true // there may be none of that name
 	if s := ns.snap.State(); s.FunctionsRead != FunctionRules && len(s.Functions) > 0 {
 		e.Hint = "what the map says of functions is of another version of the router: any schema change, as " + NoChange + ", has them read again"
@@ -348,7 +348,7 @@ func (fx *effects) function(f *pg.FuncCall) {
 			fx.preferDefault = true
 			return
 		case VirtualSchema:
-			refuse("cleave."+name+" can only be called by itself: SELECT cleave."+name+"(...)", "")
+			fail(sqlstate.Refusal("CLV-0232", "cleave.%s can only be called by itself: SELECT cleave.%s(...)", name, name))
 		case InternalSchema:
 			fail(internalSchemaError())
 		default:
@@ -446,12 +446,15 @@ func (fx *effects) checkFunction(name string, args int) {
 		}
 		return
 	case "setseed":
-		refuse("setseed() would seed random() in one session of one shard only", "make the numbers in the client")
+		fail(sqlstate.Refusal("CLV-0233", "setseed() would seed random() in one session of one shard only").
+			WithHint("make the numbers in the client"))
 	case "set_config":
-		refuse("set_config() written so is not supported", "SELECT set_config('name', 'value', false) by itself, or SET")
+		fail(sqlstate.Refusal("CLV-0234", "set_config() written so is not supported").
+			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
 	case "ts_rewrite":
 		if args == 2 {
-			refuse("ts_rewrite() with two arguments runs a query given as text", "use the form with three arguments")
+			fail(sqlstate.Refusal("CLV-0235", "ts_rewrite() with two arguments runs a query given as text").
+				WithHint("use the form with three arguments"))
 		}
 		return
 	}
@@ -476,10 +479,11 @@ func (fx *effects) checkFunction(name string, args int) {
 		}
 	}
 	if name == "pg_listening_channels" {
-		refuse("pg_listening_channels() is not supported: the router listens for its sessions, a shard's session to nothing of theirs", "keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all")
+		fail(sqlstate.Refusal("CLV-0236", "pg_listening_channels() is not supported: the router listens for its sessions, a shard's session to nothing of theirs").
+			WithHint("keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all"))
 	}
 	if denied && why != "" {
-		refuse(name+"() "+why, "call it on the shard that you mean, directly")
+		fail(sqlstate.Refusal("CLV-0237", "%s() %s", name, why).WithHint("call it on the shard that you mean, directly"))
 	}
 	if anywhere[name] {
 		return

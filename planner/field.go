@@ -3,6 +3,8 @@ package planner
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // PostgreSQL reads x.f and (x).f as f(x) where x has no column f. So a name behind a point is looked at like a call,
@@ -50,7 +52,8 @@ func (ns *namespace) field(m proto.Message, sc *scope) {
 		if !ns.calledByPoint(name) || alone && sc.resolve(fieldNames(m.(*pg.ColumnRef))).name != "" {
 			continue
 		}
-		refuse("."+name+" may be a call of the function "+name+"(), which is not let through in this form", "call it as "+name+"(...), or give the column another name")
+		fail(sqlstate.Refusal("CLV-0238", ".%s may be a call of the function %s(), which is not let through in this form", name, name).
+			WithHint("call it as %s(...), or give the column another name", name))
 	}
 }
 

@@ -216,7 +216,8 @@ func (mv *madeValues) finishFill() {
 	f, st := mv.fill, mv.st
 	if len(mv.judged) > 0 {
 		if f != nil && len(f.values) > 0 {
-			refuse("ids and the values of sequences cannot be made in this statement", "take them in a statement of their own: SELECT nextval('...')")
+			fail(sqlstate.Refusal("CLV-0509", "ids and the values of sequences cannot be made in this statement").
+				WithHint("take them in a statement of their own: SELECT nextval('...')"))
 		}
 		if f != nil {
 			mv.judged = append(mv.judged, f.edits...)
@@ -235,10 +236,12 @@ func (mv *madeValues) finishFill() {
 	// Beside nextval(), or a default that calls it, lastval() is what that gives.
 	if !mv.lonely() && (mv.sequence == "nextval" || mv.sequence == "setval" || st.Kind == DefaultShard && !st.ReadOnly) &&
 		slices.ContainsFunc(f.values, func(v FillValue) bool { return v.Source == "lastval" }) {
-		refuse("lastval() is not certain in a statement that may take values from the default shard's own sequences", "read it in a statement of its own, and pass the value: SELECT lastval()")
+		fail(sqlstate.Refusal("CLV-0510", "lastval() is not certain in a statement that may take values from the default shard's own sequences").
+			WithHint("read it in a statement of its own, and pass the value: SELECT lastval()"))
 	}
 	if st.Kind != OneShard && st.Kind != DefaultShard && st.Kind != AnyShard && st.Kind != Several {
-		refuse("ids and the values of sequences cannot be made in this statement", "take them in a statement of their own: SELECT nextval('...')")
+		fail(sqlstate.Refusal("CLV-0509", "ids and the values of sequences cannot be made in this statement").
+			WithHint("take them in a statement of their own: SELECT nextval('...')"))
 	}
 	st.Params = f.base
 	st.Fill = &Fill{Values: f.values}
@@ -305,7 +308,7 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 	if len(f.Args) == 3 {
 		b := f.Args[2].GetAConst().GetBoolval()
 		if b == nil {
-			refuse("the third argument of setval() of a sequence of the cluster must be true or false", "")
+			fail(sqlstate.Refusal("CLV-0511", "the third argument of setval() of a sequence of the cluster must be true or false"))
 		}
 		v.Called = b.Boolval
 	}
@@ -333,7 +336,8 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 		sure = true // the parser leaves a zero out
 	}
 	if !sure {
-		refuse("setval() of a sequence of the cluster takes a number or a parameter", "read the value first (SELECT max(...)), and pass it")
+		fail(sqlstate.Refusal("CLV-0512", "setval() of a sequence of the cluster takes a number or a parameter").
+			WithHint("read the value first (SELECT max(...)), and pass it"))
 	}
 	v.Value = sign * n
 	return v, true
@@ -354,7 +358,8 @@ func (ns *namespace) sequenceArg(n *pg.Node) *shardmap.Sequence {
 			return nil
 		}
 		if len(ns.snap.State().Sequences) > 0 || ns.lonely() {
-			refuse("the name of a sequence has to be a literal: the router has to know which one it is", "write nextval('name')")
+			fail(sqlstate.Refusal("CLV-0513", "the name of a sequence has to be a literal: the router has to know which one it is").
+				WithHint("write nextval('name')"))
 		}
 		return nil
 	}
@@ -594,7 +599,8 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 	name := strings.Join(names, ".") + "()"
 	if v.Source == shardmap.UUIDv7 {
 		if len(names) == 2 && names[0] != "pg_catalog" {
-			refuse("cleave.uuidv7() is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", "write uuidv7()")
+			fail(sqlstate.Refusal("CLV-0514", "cleave.uuidv7() is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only").
+				WithHint("write uuidv7()"))
 		}
 		return // a shard of PostgreSQL 18 has it
 	}
@@ -610,14 +616,17 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 	}
 	switch {
 	case fx.st.DDL != nil:
-		fx.second.refuseBoth(name+what+" is evaluated by the router, which does not see where views, defaults and conditions are", "a column's default can be "+call+") by itself")
+		fx.second.refuseBoth(sqlstate.Refusal("CLV-0515", "%s%s is evaluated by the router, which does not see where views, defaults and conditions are", name, what).
+			WithHint("a column's default can be %s) by itself", call))
 	case v.Source == "setval":
-		fx.second.refuseBoth(name+what+" is evaluated by the router, in SELECT without FROM only", "run it in a statement of its own: SELECT "+call+", ...)")
+		fx.second.refuseBoth(sqlstate.Refusal("CLV-0516", "%s%s is evaluated by the router, in SELECT without FROM only", name, what).
+			WithHint("run it in a statement of its own: SELECT %s, ...)", call))
 	case v.Source == "currval", v.Source == "lastval":
-		fx.second.refuseBoth(name+what+" is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", "read it in a statement of its own, and pass the value: SELECT "+call+")")
+		fx.second.refuseBoth(sqlstate.Refusal("CLV-0517", "%s%s is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", name, what).
+			WithHint("read it in a statement of its own, and pass the value: SELECT %s)", call))
 	}
-	fx.second.refuseBoth(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM",
-		"take the values first, as many as there are rows, and pass them: SELECT "+call+") FROM generate_series(1, 10)")
+	fx.second.refuseBoth(sqlstate.Refusal("CLV-0518", "%s%s is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM", name, what).
+		WithHint("take the values first, as many as there are rows, and pass them: SELECT %s) FROM generate_series(1, 10)", call))
 }
 
 // seriesMax bounds the values that one SELECT takes.
@@ -655,7 +664,8 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 		return false
 	}
 	if n > seriesMax {
-		refuse("one statement takes at most "+itoa(seriesMax)+" values", "take them in several statements")
+		fail(sqlstate.Refusal("CLV-0519", "one statement takes at most %s values", itoa(seriesMax)).
+			WithHint("take them in several statements"))
 	}
 	name := t.Name
 	if name == "" {

@@ -115,8 +115,8 @@ func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	}
 	for _, c := range gen {
 		if listed := slices.Contains(cols, c.Name); !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			x.touched.second.refuseOne("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
-				"read the rows first, and insert them with VALUES; or select a value for the column")
+			x.touched.second.refuseOne(sqlstate.Refusal("CLV-0239", "the router makes the values of column %s of table %s, and does not see the rows of INSERT ... SELECT", quoteIdent(c.Name), quoteName(x.t.Schema, x.t.Name)).
+				WithHint("read the rows first, and insert them with VALUES; or select a value for the column"))
 		}
 	}
 	if top && x.namesFill() {
@@ -186,9 +186,11 @@ func (x *inserting) selectedCalls() {
 		return
 	}
 	if len(targets) == 0 {
-		refuse("an INSERT ... SELECT of nothing but values that the router makes is not supported", "insert with VALUES")
+		fail(sqlstate.Refusal("CLV-0240", "an INSERT ... SELECT of nothing but values that the router makes is not supported").
+			WithHint("insert with VALUES"))
 	}
-	x.touched.second.refuseOne("the router makes values for each row of INSERT ... SELECT, which it does not see on one shard", "read the rows first, and insert them with VALUES")
+	x.touched.second.refuseOne(sqlstate.Refusal("CLV-0241", "the router makes values for each row of INSERT ... SELECT, which it does not see on one shard").
+		WithHint("read the rows first, and insert them with VALUES"))
 	x.s.Cols, sel.TargetList = cols, targets
 }
 
@@ -392,7 +394,8 @@ func (x *inserting) item(items []*pg.Node, i int, span func(int) (int, int)) {
 		given := !isDefault
 		if given && c.Identity != "" && override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			if hasParam(items[i]) {
-				refuse("OVERRIDING USER VALUE ignores the value given for column "+quoteIdent(c.Name)+", which is a parameter", "leave the column out")
+				fail(sqlstate.Refusal("CLV-0242", "OVERRIDING USER VALUE ignores the value given for column %s, which is a parameter", quoteIdent(c.Name)).
+					WithHint("leave the column out"))
 			}
 			given = false
 		}
@@ -472,7 +475,8 @@ func (ns *namespace) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
 				continue
 			}
 			if assigned(r.GetVal()).GetSetToDefault() != nil {
-				refuse("column "+quoteIdent(c.Name)+" gets its values from the router, and SET ... = DEFAULT would need one for each row", "give the value")
+				fail(sqlstate.Refusal("CLV-0243", "column %s gets its values from the router, and SET ... = DEFAULT would need one for each row", quoteIdent(c.Name)).
+					WithHint("give the value"))
 			}
 			if c.Identity == shardmap.IdentityAlways {
 				fail(sqlstate.New(sqlstate.GeneratedAlways, "column \"%s\" can only be updated to DEFAULT", c.Name).
@@ -506,10 +510,12 @@ func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 			at = slices.IndexFunc(t.Columns, func(o shardmap.Column) bool { return o.Name == g.Name })
 		}
 		if at < 0 || at >= len(c.Values) || c.Values[at].GetSetToDefault() != nil {
-			refuse("the router makes the values of column "+quoteIdent(g.Name)+", and does not see the rows that MERGE inserts", "let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT")
+			fail(sqlstate.Refusal("CLV-0244", "the router makes the values of column %s, and does not see the rows that MERGE inserts", quoteIdent(g.Name)).
+				WithHint("let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT"))
 		}
 		if g.Identity != "" && c.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			refuse("OVERRIDING USER VALUE ignores the values given for column "+quoteIdent(g.Name)+", and the router does not see the rows that MERGE inserts", "use INSERT ... ON CONFLICT")
+			fail(sqlstate.Refusal("CLV-0245", "OVERRIDING USER VALUE ignores the values given for column %s, and the router does not see the rows that MERGE inserts", quoteIdent(g.Name)).
+				WithHint("use INSERT ... ON CONFLICT"))
 		}
 		if g.Identity == shardmap.IdentityAlways && c.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE {
 			fail(alwaysInsert(g.Name))
@@ -521,7 +527,8 @@ func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
 	if a.copyMakes(c) {
 		t := a.relation(c.Relation).table
-		a.second.refuseOne("the router makes values for rows of table "+quoteName(t.Schema, t.Name)+", and does not read the rows of COPY", "give all columns in the COPY")
+		a.second.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", quoteName(t.Schema, t.Name)).
+			WithHint("give all columns in the COPY"))
 	}
 }
 

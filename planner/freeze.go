@@ -78,10 +78,12 @@ func (a *analyzer) freeze(d *declaration) {
 		return
 	}
 	if strings.Contains(a.sql, TimeMark) {
-		refuse("the statement depends on the time, and has a name that begins with "+TimeMark, "choose another name")
+		fail(sqlstate.Refusal("CLV-0616", "the statement depends on the time, and has a name that begins with %s", TimeMark).
+			WithHint("choose another name"))
 	}
 	if st.DDL.Concurrent {
-		refuse("a word for the time in a statement outside of transactions is not supported", "write the time itself")
+		fail(sqlstate.Refusal("CLV-0617", "a word for the time in a statement outside of transactions is not supported").
+			WithHint("write the time itself"))
 	}
 	st.Text = a.written(n)
 }
@@ -210,13 +212,15 @@ func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
 	inspect(e, func(m proto.Message) bool {
 		if call, ok := m.(*pg.FuncCall); ok {
 			if own := f.timedFunction(call); own != nil {
-				f.unfillable(what + " calls " + own.QualifiedName() + "(), which uses the time at which the transaction began, of which each shard has its own")
+				f.unfillable(sqlstate.Refusal("CLV-0618", "%s calls %s(), which uses the time at which the transaction began, of which each shard has its own", what, own.QualifiedName()).
+					WithHint("add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
 			}
 		}
 		return true
 	})
 	if f.table.Kind == shardmap.Reference && (f.differsByRow(e) || usesOwnState(e)) {
-		f.unfillable(what + " would give the rows that are there other values on each shard, and a reference table has the same rows on all")
+		f.unfillable(sqlstate.Refusal("CLV-0619", "%s would give the rows that are there other values on each shard, and a reference table has the same rows on all", what).
+			WithHint("add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
 	}
 	found := false
 	out := replace(clone(e), func(n *pg.Node) *pg.Node {
@@ -273,7 +277,7 @@ func usesOwnState(e *pg.Node) bool {
 
 func (f *freezing) domainOwn(e *pg.Node, typ string) {
 	if what := shardOwn(e, typ, nil); what != "" {
-		refuse("the default of the domain says "+what+", which is another on each shard", ownHint)
+		fail(sqlstate.Refusal("CLV-0620", "the default of the domain says %s, which is another on each shard", what).WithHint(ownHint))
 	}
 }
 
@@ -302,11 +306,12 @@ func (f *freezing) look(e *pg.Node) {
 
 // ownFill notes that rows that are there would get what is another on each shard.
 func (f *freezing) ownFill(where, what string) {
-	f.st.DDL.Unfillable = sqlstate.Refuse(where+" says "+what+", which is another on each shard", ownHint)
+	f.st.DDL.Unfillable = sqlstate.Refusal("CLV-0621", "%s says %s, which is another on each shard", where, what).
+		WithHint(ownHint)
 }
 
-func (f *freezing) unfillable(why string) {
-	f.st.DDL.Unfillable = sqlstate.Refuse(why, "add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT")
+func (f *freezing) unfillable(e *sqlstate.Error) {
+	f.st.DDL.Unfillable = e
 }
 
 // time is a literal that will be what the default shard says of an expression.
@@ -358,7 +363,8 @@ func (f *freezing) typed(e *pg.Node, typ *pg.TypeName, own string) *pg.Node {
 }
 
 func (f *freezing) inside(s string) {
-	refuse("the text "+quoteString(s)+" has a word for the time inside, which each shard would read by its own clock", "write the time itself, or an expression with now()")
+	fail(sqlstate.Refusal("CLV-0622", "the text %s has a word for the time inside, which each shard would read by its own clock", quoteString(s)).
+		WithHint("write the time itself, or an expression with now()"))
 }
 
 // expression freezes the literals that are cast to times: they are read once, when the statement runs.
@@ -417,6 +423,7 @@ func (f *freezing) comparison(e *pg.A_Expr) {
 		}
 	}
 	if word != "" && times {
-		refuse("the text "+quoteString(word)+" is read as the time at which the statement runs, by each shard as its own", "cast it: "+quoteString(word)+"::timestamptz")
+		fail(sqlstate.Refusal("CLV-0623", "the text %s is read as the time at which the statement runs, by each shard as its own", quoteString(word)).
+			WithHint("cast it: %s::timestamptz", quoteString(word)))
 	}
 }

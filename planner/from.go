@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -121,7 +122,8 @@ func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 	case *pg.Node_JsonTable:
 		it.alias(v.JsonTable.Alias)
 	default:
-		refuse("this kind of table expression is not known to the router", "write it as a subquery or a join")
+		fail(sqlstate.Refusal("CLV-0246", "this kind of table expression is not known to the router").
+			WithHint("write it as a subquery or a join"))
 	}
 	return j, []*item{it}
 }
@@ -131,7 +133,8 @@ func (a *binder) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 	if v.Catalogname != "" && v.Catalogname != "cleave" {
 		// PostgreSQL accepts only the name of the current database, which the
 		// router does not compare: a shard's database has a name of its own.
-		refuse("table names with a database in front are not supported", "leave out the database name")
+		fail(sqlstate.Refusal("CLV-0247", "table names with a database in front are not supported").
+			WithHint("leave out the database name"))
 	}
 	if v.Schemaname == "" {
 		if c := sc.cte(v.Relname); c != nil {
@@ -184,7 +187,7 @@ func (a *binder) subselect(v *pg.RangeSubselect, sc *scope) (*jnode, []*item) {
 	}
 	s := v.Subquery.GetSelectStmt()
 	if s == nil {
-		refuse("this kind of subquery is not known to the router", "")
+		fail(sqlstate.Refusal("CLV-0248", "this kind of subquery is not known to the router"))
 	}
 	q := a.selectQuery(s, outer)
 	j := newNode(jSub)
@@ -221,7 +224,7 @@ func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 	case pg.JoinType_JOIN_FULL:
 		j = newNode(jFull, l, r)
 	default:
-		refuse("this kind of join is not known to the router", "")
+		fail(sqlstate.Refusal("CLV-0249", "this kind of join is not known to the router"))
 	}
 	merged := &item{name: "", bare: true}
 	lcols, lopen := visible(left)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Gather: every table that a SELECT reads becomes a relation, with the columns
@@ -122,10 +123,12 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 	g.plans.sequence, g.plans.preferDefault = "", false
 	g.node(tree, &gatherScope{})
 	if g.plans.sequence != "" {
-		refuse(g.plans.sequence+"() in a statement over several shards would count on one of them", "get the value in a statement of its own: SELECT "+g.plans.sequence+"(...)")
+		fail(sqlstate.Refusal("CLV-0250", "%s() in a statement over several shards would count on one of them", g.plans.sequence).
+			WithHint("get the value in a statement of its own: SELECT %s(...)", g.plans.sequence))
 	}
 	if g.plans.preferDefault {
-		refuse("the statement reads a shard's own catalogue beside rows of several shards", "read the catalogue in a statement of its own")
+		fail(sqlstate.Refusal("CLV-0251", "the statement reads a shard's own catalogue beside rows of several shards").
+			WithHint("read the catalogue in a statement of its own"))
 	}
 	g.plans.sequence, g.plans.preferDefault = sequence, prefer
 	g.needs()
@@ -193,13 +196,15 @@ func (g *gatherer) needs() {
 				}
 			}
 			if last != "" && !g.other[""] {
-				refuse("the system column "+last+" has no meaning for rows of several shards", "name the rows by their key")
+				fail(sqlstate.Refusal("CLV-0252", "the system column %s has no meaning for rows of several shards", last).
+					WithHint("name the rows by their key"))
 			}
 		}
 	}
 	for _, o := range g.occ {
 		if g.typeof && o.whole {
-			refuse("pg_typeof() of a row of "+quoteName(o.table.Schema, o.table.Name)+" cannot be told for rows of several shards", "use the columns")
+			fail(sqlstate.Refusal("CLV-0253", "pg_typeof() of a row of %s cannot be told for rows of several shards", quoteName(o.table.Schema, o.table.Name)).
+				WithHint("use the columns"))
 		}
 	}
 }
@@ -219,7 +224,8 @@ func (g *gatherer) shorten() {
 	for _, c := range g.long {
 		names := strs(c.Fields)
 		if len(names)+1 < len(c.Fields) || len(c.Fields) > 3 {
-			refuse("column references with a database in front are not supported", "leave out the database name")
+			fail(sqlstate.Refusal("CLV-0254", "column references with a database in front are not supported").
+				WithHint("leave out the database name"))
 		}
 		schema, rel := names[0], names[1]
 		occ := g.names[rel]
@@ -228,7 +234,8 @@ func (g *gatherer) shorten() {
 		}
 		for _, o := range occ {
 			if !o.lone || o.table.Schema != schema || g.other[rel] {
-				refuse("the column reference "+quoteName(schema, rel)+" is not clear once rows of several shards are brought together", "give the table an alias and use that")
+				fail(sqlstate.Refusal("CLV-0255", "the column reference %s is not clear once rows of several shards are brought together", quoteName(schema, rel)).
+					WithHint("give the table an alias and use that"))
 			}
 		}
 		c.Fields = c.Fields[1:]
@@ -237,7 +244,8 @@ func (g *gatherer) shorten() {
 	for name, occ := range g.names {
 		for _, o := range occ {
 			if o.lone && (o.table != occ[0].table) {
-				refuse("two tables called "+quoteIdent(name)+" are read without an alias", "give each of them an alias")
+				fail(sqlstate.Refusal("CLV-0256", "two tables called %s are read without an alias", quoteIdent(name)).
+					WithHint("give each of them an alias"))
 			}
 		}
 	}
@@ -412,15 +420,18 @@ func targetKey(t Target) string {
 // table resolves a table that a statement reads.
 func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 	if v.Catalogname != "" && v.Catalogname != "cleave" {
-		refuse("table names with a database in front are not supported", "leave out the database name")
+		fail(sqlstate.Refusal("CLV-0247", "table names with a database in front are not supported").
+			WithHint("leave out the database name"))
 	}
 	r := g.plans.relation(v)
 	name := quoteName(r.schema, r.name)
 	switch {
 	case r.virtual:
-		refuse("table "+name+" is answered by the router and cannot be joined with rows of several shards", "read it in a statement of its own")
+		fail(sqlstate.Refusal("CLV-0257", "table %s is answered by the router and cannot be joined with rows of several shards", name).
+			WithHint("read it in a statement of its own"))
 	case r.catalog:
-		refuse("the catalogue table "+name+" is read beside rows of several shards", "read the catalogue in a statement of its own")
+		fail(sqlstate.Refusal("CLV-0258", "the catalogue table %s is read beside rows of several shards", name).
+			WithHint("read the catalogue in a statement of its own"))
 	case r.table == nil:
 		position := 0
 		if o := g.original[v]; o != nil {

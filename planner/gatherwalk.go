@@ -6,6 +6,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // gatherScope knows the WITH queries that a place can name, and the names of
@@ -73,7 +75,7 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 			g.home = Default
 		}
 	case *pg.Node_CurrentOfExpr:
-		refuse("WHERE CURRENT OF is not supported", "name the row by its key")
+		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("name the row by its key"))
 	case *pg.Node_InsertStmt:
 		g.insertStmt(v.InsertStmt, p.sc)
 	case *pg.Node_UpdateStmt:
@@ -83,9 +85,9 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 		d := v.DeleteStmt
 		g.changes(d.Relation, d.WithClause, d.UsingClause, d.WhereClause, p.sc, nil, d.ReturningList)
 	case *pg.Node_MergeStmt:
-		refuse("MERGE over several shards is not supported", "fix the shard key in its condition")
+		fail(sqlstate.Refusal("CLV-0259", "MERGE over several shards is not supported").WithHint("fix the shard key in its condition"))
 	case *pg.Node_RangeVar, *pg.Node_RangeSubselect, *pg.Node_JoinExpr, *pg.Node_RangeFunction, *pg.Node_RangeTableFunc, *pg.Node_JsonTable, *pg.Node_RangeTableSample:
-		refuse("this kind of statement is not read over several shards", "give the shard key")
+		fail(sqlstate.Refusal("CLV-0260", "this kind of statement is not read over several shards").WithHint("give the shard key"))
 	default:
 		if n != nil {
 			g.children(n.ProtoReflect(), p)
@@ -108,7 +110,7 @@ func (g *gatherer) children(m protoreflect.Message, p place) {
 			case *pg.TypeName:
 				g.plans.catalogType(child)
 			case *pg.RangeVar:
-				refuse("this kind of statement is not read over several shards", "give the shard key")
+				fail(sqlstate.Refusal("CLV-0260", "this kind of statement is not read over several shards").WithHint("give the shard key"))
 			default:
 				g.children(v.Message(), p)
 			}
@@ -177,7 +179,8 @@ func (g *gatherer) with(w *pg.WithClause, sc *gatherScope) {
 			continue
 		}
 		if c.Ctequery.GetSelectStmt() == nil {
-			refuse("a WITH query that changes rows is not supported over several shards", "fix the shard key, or run it as a statement of its own with RETURNING")
+			fail(sqlstate.Refusal("CLV-0261", "a WITH query that changes rows is not supported over several shards").
+				WithHint("fix the shard key, or run it as a statement of its own with RETURNING"))
 		}
 		if w.Recursive {
 			sc.ctes[c.Ctename] = columns(c)
@@ -206,11 +209,12 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	}
 	g.plans.work(nil)
 	if len(s.LockingClause) > 0 {
-		g.plans.second.refuseLocks("SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should",
-			"lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them")
+		g.plans.second.refuseLocks(sqlstate.Refusal("CLV-1026", "SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should").
+			WithHint("lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them"))
 	}
 	if s.IntoClause != nil {
-		refuse("SELECT INTO from rows of several shards is not supported", "create the table first, then INSERT ... SELECT")
+		fail(sqlstate.Refusal("CLV-0262", "SELECT INTO from rows of several shards is not supported").
+			WithHint("create the table first, then INSERT ... SELECT"))
 	}
 	sc := &gatherScope{parent: outer}
 	g.with(s.WithClause, sc)
@@ -330,7 +334,8 @@ func (g *gatherer) from(n *pg.Node, p place) {
 			}
 		}
 	case *pg.Node_RangeTableSample:
-		refuse("TABLESAMPLE of rows on several shards is not supported", "take the sample with ORDER BY random() LIMIT ..., or read one shard key")
+		fail(sqlstate.Refusal("CLV-0263", "TABLESAMPLE of rows on several shards is not supported").
+			WithHint("take the sample with ORDER BY random() LIMIT ..., or read one shard key"))
 	case *pg.Node_RangeFunction:
 		for _, f := range v.RangeFunction.Functions {
 			g.walk(f, p)
@@ -354,7 +359,8 @@ func (g *gatherer) from(n *pg.Node, p place) {
 		p.lv.open = true
 		g.other[v.JsonTable.Alias.GetAliasname()] = true
 	default:
-		refuse("this kind of table expression is not known to the router", "write it as a subquery or a join")
+		fail(sqlstate.Refusal("CLV-0246", "this kind of table expression is not known to the router").
+			WithHint("write it as a subquery or a join"))
 	}
 }
 
@@ -400,7 +406,8 @@ func (g *gatherer) rangeVar(v *pg.RangeVar, p place) {
 // changes reads UPDATE and DELETE: the other tables, not the one that they change.
 func (g *gatherer) changes(target *pg.RangeVar, w *pg.WithClause, from []*pg.Node, where *pg.Node, outer *gatherScope, lists ...[]*pg.Node) {
 	if target != g.keep {
-		refuse("a WITH query that changes rows is not supported over several shards", "fix the shard key, or run it as a statement of its own with RETURNING")
+		fail(sqlstate.Refusal("CLV-0261", "a WITH query that changes rows is not supported over several shards").
+			WithHint("fix the shard key, or run it as a statement of its own with RETURNING"))
 	}
 	sc := &gatherScope{parent: outer}
 	g.with(w, sc)
@@ -423,7 +430,8 @@ func (g *gatherer) keepName(target *pg.RangeVar) {
 
 func (g *gatherer) insertStmt(s *pg.InsertStmt, outer *gatherScope) {
 	if s.Relation != g.keep {
-		refuse("a WITH query that changes rows is not supported over several shards", "fix the shard key, or run it as a statement of its own with RETURNING")
+		fail(sqlstate.Refusal("CLV-0261", "a WITH query that changes rows is not supported over several shards").
+			WithHint("fix the shard key, or run it as a statement of its own with RETURNING"))
 	}
 	sc := &gatherScope{parent: outer}
 	g.with(s.WithClause, sc)

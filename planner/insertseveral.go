@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // InsertPlan is how an INSERT puts its rows on the shards that own them.
@@ -138,7 +139,8 @@ func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
 	if c := s.OnConflictClause; c != nil {
 		for _, r := range c.TargetList {
 			if slices.Contains(t.ShardKey, r.GetResTarget().GetName()) && !restates(c, r.GetResTarget()) {
-				refuse("ON CONFLICT DO UPDATE cannot change the shard key column "+quoteIdent(r.GetResTarget().GetName())+" of table "+quoteName(t.Schema, t.Name), "delete the row and insert it with the new key")
+				fail(sqlstate.Refusal("CLV-1309", "ON CONFLICT DO UPDATE cannot change the shard key column %s of table %s", quoteIdent(r.GetResTarget().GetName()), quoteName(t.Schema, t.Name)).
+					WithHint("delete the row and insert it with the new key"))
 			}
 		}
 	}
@@ -160,7 +162,8 @@ func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
 	plan := &Plan{Op: Insert, Insert: p, Why: "the rows have different shard keys"}
 	switch {
 	case sel == nil:
-		refuse("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
+		fail(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", quoteName(t.Schema, t.Name)).
+			WithHint("name the shard key column %s and its value", quoteIdent(t.ShardKey[0])))
 	case plainValues(sel):
 		wp.planRows(p, s, sel, t, cols)
 	default:
@@ -183,7 +186,8 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	wp.types = p.Types
 	for _, n := range s.GetOnConflictClause().GetTargetList() {
 		if r := n.GetResTarget(); assigned(r.GetVal()).GetSetToDefault() != nil && keyColumnOrUnknown(t, r.GetName()).Clocked != "" {
-			refuse("ON CONFLICT DO UPDATE SET "+quoteIdent(r.GetName())+" = DEFAULT would be the time of each shard's own transaction", "write the time out: now()")
+			fail(sqlstate.Refusal("CLV-1310", "ON CONFLICT DO UPDATE SET %s = DEFAULT would be the time of each shard's own transaction", quoteIdent(r.GetName())).
+				WithHint("write the time out: now()"))
 		}
 	}
 	x := &inserting{madeValues: wp.made}
@@ -215,7 +219,8 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	ts := wp.tokens()
 	c := &computing{writePlans: wp, p: p, target: wp.second.byRef[s.Relation]}
 	if usesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
-		refuse("a value that says something about one shard's server or session is not supported in an INSERT on several shards", "leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter")
+		fail(sqlstate.Refusal("CLV-0310", "a value that says something about one shard's server or session is not supported in an INSERT on several shards").
+			WithHint("leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter"))
 	}
 	// The clock and what is computed first take their places before any text is cut.
 	type span struct{ from, to int }
@@ -245,7 +250,8 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 		key := make([]InsertKey, len(at))
 		for i, p := range at {
 			if p >= len(items) {
-				refuse("a row has no value for the shard key column "+quoteIdent(t.ShardKey[i]), "give it a value in every row")
+				fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", quoteIdent(t.ShardKey[i])).
+					WithHint("give it a value in every row"))
 			}
 			key[i] = c.key(items[p], i, t, func() (int, int) { return place(p) })
 		}
@@ -292,7 +298,8 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	if p.Tail = tail; tail == "" {
 		p.Tail = cut.cut(rows[len(rows)-1].to, ts[last].End)
 	} else if slices.ContainsFunc(cut.edits, func(e edit) bool { return e.from >= rows[len(rows)-1].to }) {
-		refuse("a value that the router makes stands beside a text that is cast to a time", "take the values first, and pass them as parameters")
+		fail(sqlstate.Refusal("CLV-0624", "a value that the router makes stands beside a text that is cast to a time").
+			WithHint("take the values first, and pass them as parameters"))
 	}
 	if p.Matched {
 		for _, k := range t.ShardKey {
@@ -349,8 +356,8 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 	col := keyColumn(t, t.ShardKey[i])
 	typ := c.types[i]
 	if n.GetSetToDefault() != nil {
-		refuse("the shard key column "+quoteIdent(col.Name)+" of table "+quoteName(t.Schema, t.Name)+" gets its default on a shard, so its shard is not known before it runs",
-			"give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()")
+		fail(sqlstate.Refusal("CLV-0312", "the shard key column %s of table %s gets its default on a shard, so its shard is not known before it runs", quoteIdent(col.Name), quoteName(t.Schema, t.Name)).
+			WithHint("give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()"))
 	}
 	if k, ok := c.constantOf(n, typ, true); ok {
 		if k.never {
@@ -415,7 +422,8 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 // looked writes a value anew whose casts look for words for the time.
 func (c *computing) looked(n *pg.Node, from, to int) {
 	if c.made.fill != nil && slices.ContainsFunc(c.made.fill.edits, func(e edit) bool { return e.from >= from && e.to <= to }) {
-		refuse("a value that the router makes stands beside a text that is cast to a time", "take the values first, and pass them as parameters")
+		fail(sqlstate.Refusal("CLV-0624", "a value that the router makes stands beside a text that is cast to a time").
+			WithHint("take the values first, and pass them as parameters"))
 	}
 	text := c.written(selectOf([]*pg.Node{c.clocked(clone(n))}, nil, nil))
 	tree, err := c.readPlans.p.parse(text)
@@ -431,7 +439,8 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 // tail is what follows the rows of an INSERT if its casts look for words for the time; "" if there are none.
 func (wp *writePlans) tail(s *pg.InsertStmt) string {
 	if s.WithClause != nil && wp.guards(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}}) {
-		refuse("a WITH query before the rows of an INSERT casts what could be a word for the time", "use INSERT ... SELECT")
+		fail(sqlstate.Refusal("CLV-0625", "a WITH query before the rows of an INSERT casts what could be a word for the time").
+			WithHint("use INSERT ... SELECT"))
 	}
 	only := &pg.InsertStmt{Relation: s.Relation, OnConflictClause: s.OnConflictClause, ReturningList: s.ReturningList}
 	n := &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: only}}
@@ -474,11 +483,13 @@ func (c *computing) finish(s *pg.InsertStmt) {
 	}
 	for _, u := range c.second.uses {
 		if u != c.target && !taken[u.ref] && !u.everywhere() {
-			refuse("an INSERT of rows for several shards cannot read table "+quoteName(u.rel.schema, u.rel.name)+" in WITH, ON CONFLICT or RETURNING", "read it in a statement of its own")
+			fail(sqlstate.Refusal("CLV-0313", "an INSERT of rows for several shards cannot read table %s in WITH, ON CONFLICT or RETURNING", quoteName(u.rel.schema, u.rel.name)).
+				WithHint("read it in a statement of its own"))
 		}
 	}
 	if len(c.exprs) > 0 && s.WithClause != nil {
-		refuse("the shard key of a row is computed in a statement with WITH", "compute the value first and pass it as a parameter")
+		fail(sqlstate.Refusal("CLV-0314", "the shard key of a row is computed in a statement with WITH").
+			WithHint("compute the value first and pass it as a parameter"))
 	}
 	for rest := c.exprs; len(rest) > 0; {
 		n := min(len(rest), computedMax)
@@ -502,12 +513,14 @@ func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
 		fail(err)
 	}
 	if st.Fill != nil {
-		refuse("values that the router makes (nextval and its kin) cannot stand in a query inside this statement", "take the values first")
+		fail(sqlstate.Refusal("CLV-0520", "values that the router makes (nextval and its kin) cannot stand in a query inside this statement").
+			WithHint("take the values first"))
 	}
 	switch st.Kind {
 	case OneShard, DefaultShard, AnyShard, Several:
 	default:
-		refuse("this query cannot be a part of a statement that changes rows on several shards", "run it first")
+		fail(sqlstate.Refusal("CLV-0315", "this query cannot be a part of a statement that changes rows on several shards").
+			WithHint("run it first"))
 	}
 	return st
 }
@@ -515,11 +528,13 @@ func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
 // planSource plans INSERT ... SELECT whose rows are read first. It returns Plan.Apart.
 func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) (apart []Change) {
 	if slices.Contains(cols, "") {
-		refuse("INSERT ... SELECT into a part of a column is not supported over several shards", "insert the whole value")
+		fail(sqlstate.Refusal("CLV-0316", "INSERT ... SELECT into a part of a column is not supported over several shards").
+			WithHint("insert the whole value"))
 	}
 	if s.WithClause != nil {
 		if sel.WithClause != nil {
-			refuse("INSERT ... SELECT with WITH before both is not supported over several shards", "write one WITH")
+			fail(sqlstate.Refusal("CLV-0317", "INSERT ... SELECT with WITH before both is not supported over several shards").
+				WithHint("write one WITH"))
 		}
 		apart = wp.apart(s.WithClause, &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}, t)
 		sel.WithClause = s.WithClause
@@ -528,7 +543,8 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
 	for _, u := range wp.second.uses {
 		if !inside[u.ref] && !u.everywhere() {
-			refuse("an INSERT of rows for several shards cannot read table "+quoteName(u.rel.schema, u.rel.name)+" in ON CONFLICT or RETURNING", "read it in a statement of its own")
+			fail(sqlstate.Refusal("CLV-0318", "an INSERT of rows for several shards cannot read table %s in ON CONFLICT or RETURNING", quoteName(u.rel.schema, u.rel.name)).
+				WithHint("read it in a statement of its own"))
 		}
 	}
 	width := -1
@@ -545,7 +561,8 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 	for _, c := range generated(t) {
 		i := slices.Index(cols, c.Name)
 		if i >= 0 && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			refuse("OVERRIDING USER VALUE ignores the values selected for column "+quoteIdent(c.Name), "leave the column out")
+			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", quoteIdent(c.Name)).
+				WithHint("leave the column out"))
 		}
 		if _, selected := wp.made.selected[c.Name]; i < 0 && !selected {
 			p.Made = append(p.Made, wp.makes(t, c))
@@ -636,7 +653,8 @@ func keyColumnOrUnknown(t *shardmap.Table, name string) *shardmap.Column {
 func onlyReads(w *pg.WithClause) {
 	for _, n := range w.GetCtes() {
 		if n.GetCommonTableExpr().GetCtequery().GetSelectStmt() == nil {
-			refuse("a WITH query that changes rows is not supported in a statement over several shards", "run it as a statement of its own, in one transaction")
+			fail(sqlstate.Refusal("CLV-0320", "a WITH query that changes rows is not supported in a statement over several shards").
+				WithHint("run it as a statement of its own, in one transaction"))
 		}
 	}
 }

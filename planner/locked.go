@@ -136,14 +136,16 @@ func (a *analyzer) lockCopies() {
 			}
 			hint = "lock those of the sharded table alone: " + l.clause + " OF " + strings.Join(quoted, ", ") + "; if rows of " + l.table + " have to be locked as well, then in a statement of its own before"
 		}
-		a.second.refuseLocks("rows of the reference table "+l.table+" are locked "+l.clause+" on every shard, which a statement on sharded tables cannot do", hint)
+		a.second.refuseLocks(sqlstate.Refusal("CLV-1027", "rows of the reference table %s are locked %s on every shard, which a statement on sharded tables cannot do", l.table, l.clause).
+			WithHint("%s", hint))
 	}
 	for _, t := range a.st.Writes {
 		if t.Kind == shardmap.Reference {
 			return // every shard runs the statement
 		}
 	}
-	a.second.refuseOne("rows of the reference table "+l.table+" are locked on every shard", "lock them in a statement of its own")
+	a.second.refuseOne(sqlstate.Refusal("CLV-1028", "rows of the reference table %s are locked on every shard", l.table).
+		WithHint("lock them in a statement of its own"))
 	if a.second != nil {
 		a.st.Kind, l.every = Several, true
 	}
@@ -152,18 +154,17 @@ func (a *analyzer) lockCopies() {
 // onlyCopies refuses a statement that writes elsewhere and locks rows of reference tables inside.
 func (a *analyzer) onlyCopies() {
 	if l := &a.lockedCopies; l.every {
-		a.second.refuseLocks("rows of the reference table "+l.table+" would be locked "+l.clause+" on every shard, which is not supported in a subquery, view or writing statement",
-			"lock them in a statement of its own: SELECT ... FROM "+l.table+" ... "+l.clause)
+		a.second.refuseLocks(sqlstate.Refusal("CLV-1029", "rows of the reference table %s would be locked %s on every shard, which is not supported in a subquery, view or writing statement", l.table, l.clause).
+			WithHint("lock them in a statement of its own: SELECT ... FROM %s ... %s", l.table, l.clause))
 	}
 }
 
 // refuseLocks refuses in a way that tells more than what the first reading says. Unsure: PostgreSQL may not take
 // the statement either.
-func (rd *reading) refuseLocks(why, hint string) {
+func (rd *reading) refuseLocks(e *sqlstate.Error) {
 	if rd != nil {
 		rd.planning = true
 	}
-	e := sqlstate.Refuse(why, hint)
 	e.Unsure = true
 	fail(e)
 }
@@ -187,7 +188,8 @@ func (a *analyzer) planLock(n *pg.Node) (*Plan, error) {
 			clause += " NOWAIT"
 		case pg.LockWaitPolicy_LockWaitSkip:
 			// A row may be free here and locked on another copy.
-			a.second.refuseLocks("SKIP LOCKED of rows of the reference table "+l.table+", of which each shard has a copy, is not supported", "use NOWAIT, or keep the rows in a table that is not a reference table")
+			a.second.refuseLocks(sqlstate.Refusal("CLV-1030", "SKIP LOCKED of rows of the reference table %s, of which each shard has a copy, is not supported", l.table).
+				WithHint("use NOWAIT, or keep the rows in a table that is not a reference table"))
 		}
 		m.Locks = append(m.Locks, CopiesLock{Table: r.table, Clause: clause})
 	}

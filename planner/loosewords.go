@@ -6,6 +6,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // A text with a word for the time that is not known to be a plain text, and is no cast of the
@@ -197,8 +199,8 @@ func (l *loose) fields(m protoreflect.Message, safe bool, but ...protoreflect.Na
 }
 
 func (l *loose) refuse(s string) {
-	refuse("the text "+quoteString(s)+" has a word for the time, which each shard could read by its own clock",
-		"write now() or current_date; if it is no time, compare it with a text: column::text = "+quoteString(s))
+	fail(sqlstate.Refusal("CLV-0626", "the text %s has a word for the time, which each shard could read by its own clock", quoteString(s)).
+		WithHint("write now() or current_date; if it is no time, compare it with a text: column::text = %s", quoteString(s)))
 }
 
 // cast looks at a cast: of a text to a type of times it is known as the transaction's time.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // A MERGE over several shards falls apart by shard if ON joins the whole shard key of the target
@@ -112,7 +113,8 @@ func mergeInserts(v *pg.MergeStmt, t *shardmap.Table, same func(i int, names []s
 func (wp *writePlans) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string) {
 	table := t.rel.table
 	no := func(why string) {
-		refuse("MERGE into "+quoteName(t.rel.schema, t.rel.name)+" concerns several shards, and "+why, "use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key")
+		fail(sqlstate.Refusal("CLV-0321", "MERGE into %s concerns several shards, and %s", quoteName(t.rel.schema, t.rel.name), why).
+			WithHint("use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key"))
 	}
 	name, source := "", &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE, FromClause: []*pg.Node{clone(v.SourceRelation)}}
 	switch f := v.SourceRelation.GetNode().(type) {

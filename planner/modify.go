@@ -32,7 +32,7 @@ func (a *binder) modify(n *pg.Node, parent *scope, top bool) *cte {
 		tag, returning = "MERGE", v.MergeStmt.ReturningList
 		a.merge(v.MergeStmt, parent)
 	default:
-		refuse("this statement is not supported inside WITH", "")
+		fail(sqlstate.Refusal("CLV-0322", "this statement is not supported inside WITH"))
 	}
 	if top {
 		a.st.Tag, a.st.ReturnsRows = tag, len(returning) > 0
@@ -108,7 +108,8 @@ func (a *binder) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied: view %q reads a system catalog", r.name).WithHint("write to the view's tables themselves"))
 	case r.view != nil && a.reachOf(r.view).spread():
 		a.viewRefs = nil // nothing to be written out
-		refuse("writing through the view "+quoteName(r.schema, r.name)+", which is over a sharded or reference table, is not supported", "write to the table itself")
+		fail(sqlstate.Refusal("CLV-0323", "writing through the view %s, which is over a sharded or reference table, is not supported", quoteName(r.schema, r.name)).
+			WithHint("write to the table itself"))
 	case r.table != nil:
 		addTable(&a.st.Writes, r.table)
 	}
@@ -126,8 +127,8 @@ func (a *binder) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it *
 		if t != nil && t.Kind == shardmap.Sharded {
 			for _, k := range t.ShardKey {
 				if r.Name == k {
-					a.second.refuseOne("column "+quoteIdent(k)+" of table "+quoteName(t.Schema, t.Name)+" is its shard key: changing it would move the row to another shard",
-						"delete the row and insert it again with the new key, in two statements")
+					a.second.refuseOne(sqlstate.Refusal("CLV-0324", "column %s of table %s is its shard key: changing it would move the row to another shard", quoteIdent(k), quoteName(t.Schema, t.Name)).
+						WithHint("delete the row and insert it again with the new key, in two statements"))
 				}
 			}
 		}
@@ -208,7 +209,8 @@ func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
-			a.second.refuseOne("WHEN NOT MATCHED BY SOURCE looks at every row of "+quoteName(t.table.Schema, t.table.Name)+", which is on several shards", "use DELETE or UPDATE with a fixed shard key for these rows")
+			a.second.refuseOne(sqlstate.Refusal("CLV-0325", "WHEN NOT MATCHED BY SOURCE looks at every row of %s, which is on several shards", quoteName(t.table.Schema, t.table.Name)).
+				WithHint("use DELETE or UPDATE with a fixed shard key for these rows"))
 		}
 	}
 	a.walkList(m.ReturningList, w)
@@ -269,7 +271,8 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	switch {
 	case sel == nil:
 		if t != nil {
-			a.second.refuseOne("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
+			a.second.refuseOne(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", quoteName(t.Schema, t.Name)).
+				WithHint("name the shard key column %s and its value", quoteIdent(t.ShardKey[0])))
 		}
 	case sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil:
 		w := &walker{sc: outer, subs: &q.subs}
@@ -362,7 +365,8 @@ func keyPlaces(t *shardmap.Table, cols []string) []int {
 			}
 		}
 		if at[i] < 0 {
-			refuse("INSERT into "+quoteName(t.Schema, t.Name)+" gives no value for its shard key column "+quoteIdent(k), "name the column "+quoteIdent(k)+" in the INSERT and give its value")
+			fail(sqlstate.Refusal("CLV-0326", "INSERT into %s gives no value for its shard key column %s", quoteName(t.Schema, t.Name), quoteIdent(k)).
+				WithHint("name the column %s in the INSERT and give its value", quoteIdent(k)))
 		}
 	}
 	return at
@@ -392,7 +396,8 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 	for i, p := range at {
 		col := keyColumn(t, t.ShardKey[i])
 		if p >= len(values) {
-			refuse("a row has no value for the shard key column "+quoteIdent(col.Name), "give it a value in every row")
+			fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", quoteIdent(col.Name)).
+				WithHint("give it a value in every row"))
 		}
 		typ := rt.types[i]
 		k, ok := rt.constantOf(values[p], typ, true)
@@ -403,15 +408,16 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 					continue
 				}
 			}
-			refuse("the value for the shard key column "+quoteIdent(col.Name)+" of table "+quoteName(t.Schema, t.Name)+" is not a literal or a parameter, so its shard is not known before it runs",
-				"compute the value first and pass it as a parameter")
+			fail(sqlstate.Refusal("CLV-0327", "the value for the shard key column %s of table %s is not a literal or a parameter, so its shard is not known before it runs", quoteIdent(col.Name), quoteName(t.Schema, t.Name)).
+				WithHint("compute the value first and pass it as a parameter"))
 		}
 		if k.never {
 			fail(nullKey(t, col.Name))
 		}
 		e, ok := k.keyExpr(typ)
 		if !ok {
-			refuse("the value for the shard key column "+quoteIdent(col.Name)+" is of another type", "cast it to "+col.Type)
+			fail(sqlstate.Refusal("CLV-0328", "the value for the shard key column %s is of another type", quoteIdent(col.Name)).
+				WithHint("cast it to %s", col.Type))
 		}
 		e = storedExpr(e, t, col)
 		key[i], row[i] = e, k
@@ -422,7 +428,8 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 		return
 	}
 	if len(tuple) != len(at) {
-		refuse("the shard key of the inserted row is only partly fixed by the source", "give every shard key column from the source")
+		fail(sqlstate.Refusal("CLV-0329", "the shard key of the inserted row is only partly fixed by the source").
+			WithHint("give every shard key column from the source"))
 	}
 	rt.insertTerms(t, tuple, f)
 }
@@ -439,7 +446,8 @@ func nullKey(t *shardmap.Table, col string) error {
 func storedExpr(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
 	_, mod, err := keyspace.ParseColumnType(col.Type)
 	if err != nil {
-		refuse("the router does not know how column "+quoteIdent(col.Name)+" of type "+col.Type+" stores a value", "use a plain "+e.Type.String()+" as shard key")
+		fail(sqlstate.Refusal("CLV-0330", "the router does not know how column %s of type %s stores a value", quoteIdent(col.Name), col.Type).
+			WithHint("use a plain %s as shard key", e.Type.String()))
 	}
 	e.mod, e.into = mod, t
 	if e.Param == 0 && !e.Never {
@@ -496,8 +504,8 @@ func (rt *routing) storedTexts(t *shardmap.Table, cols []string, q *query) {
 func (rt *routing) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 	rows, missing, ok := f.alternatives(tuple, rt.p.limits.Keys)
 	if !ok {
-		refuse("the rows for "+quoteName(t.Schema, t.Name)+" get their shard key "+quoteIdent(t.ShardKey[missing])+" from a query that does not fix it",
-			`select rows of one key: add "... = value" for the column that becomes `+quoteIdent(t.ShardKey[missing]))
+		fail(sqlstate.Refusal("CLV-0331", "the rows for %s get their shard key %s from a query that does not fix it", quoteName(t.Schema, t.Name), quoteIdent(t.ShardKey[missing])).
+			WithHint(`select rows of one key: add "... = value" for the column that becomes %s`, quoteIdent(t.ShardKey[missing])))
 	}
 	rt.stores = rows
 	for _, r := range rows {
@@ -505,7 +513,8 @@ func (rt *routing) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 		for i, k := range r {
 			e, ok := k.keyExpr(rt.types[i])
 			if !ok {
-				refuse("the shard key is selected from a column of another type", "cast it to "+rt.types[i].String())
+				fail(sqlstate.Refusal("CLV-0332", "the shard key is selected from a column of another type").
+					WithHint("cast it to %s", rt.types[i].String()))
 			}
 			key[i] = storedExpr(e, t, keyColumn(t, t.ShardKey[i]))
 			key[i].selected = true

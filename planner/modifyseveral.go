@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // ModifyPlan is how rows on several shards are changed, or rows of one place with
@@ -164,7 +165,8 @@ func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) 
 	m.Returning = len(*returning) > 0
 	if t.Kind == shardmap.Reference {
 		if n.GetMergeStmt() != nil {
-			refuse("MERGE into the reference table "+quoteName(t.Schema, t.Name)+" is not supported", "use INSERT ... ON CONFLICT, UPDATE and DELETE")
+			fail(sqlstate.Refusal("CLV-0333", "MERGE into the reference table %s is not supported", quoteName(t.Schema, t.Name)).
+				WithHint("use INSERT ... ON CONFLICT, UPDATE and DELETE"))
 		}
 		plan.Target, plan.Why = Target{Where: Every}, "every shard has the table's rows"
 		x.local = (*use).everywhere
@@ -216,7 +218,8 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 	for _, c := range generated(t) {
 		given := slices.Contains(cols, c.Name)
 		if given && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			refuse("OVERRIDING USER VALUE ignores the values selected for column "+quoteIdent(c.Name), "leave the column out")
+			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", quoteIdent(c.Name)).
+				WithHint("leave the column out"))
 		}
 		if _, selected := x.made.selected[c.Name]; !given && !selected {
 			p.Columns, p.Values = append(p.Columns, c), append(p.Values, x.makes(t, c))
@@ -229,11 +232,13 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 		return
 	}
 	if slices.ContainsFunc(s.Cols, func(c *pg.Node) bool { return len(c.GetResTarget().GetIndirection()) > 0 }) {
-		refuse("INSERT ... SELECT into a part of a column is not supported where the router makes values for the rows", "insert the whole value")
+		fail(sqlstate.Refusal("CLV-0334", "INSERT ... SELECT into a part of a column is not supported where the router makes values for the rows").
+			WithHint("insert the whole value"))
 	}
 	if s.WithClause != nil {
 		if sel.WithClause != nil {
-			refuse("INSERT ... SELECT with WITH before both is not supported where the router makes values for the rows", "write one WITH")
+			fail(sqlstate.Refusal("CLV-0335", "INSERT ... SELECT with WITH before both is not supported where the router makes values for the rows").
+				WithHint("write one WITH"))
 		}
 		onlyReads(s.WithClause)
 		sel.WithClause, s.WithClause = s.WithClause, nil
@@ -251,7 +256,8 @@ func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.
 	m.Reference = &ReferencePlan{}
 	ins := n.GetInsertStmt()
 	if ins == nil && wp.isVolatile(n) {
-		refuse("a volatile function in a statement that changes the reference table "+quoteName(t.Schema, t.Name)+" could give another value on each shard", "compute the value first and pass it as a parameter")
+		fail(sqlstate.Refusal("CLV-0336", "a volatile function in a statement that changes the reference table %s could give another value on each shard", quoteName(t.Schema, t.Name)).
+			WithHint("compute the value first and pass it as a parameter"))
 	}
 	del := n.GetDeleteStmt()
 	if del != nil && !leavesOpen(n) {
@@ -323,8 +329,8 @@ func overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Co
 		}
 	}
 	if len(arbiter) == 0 {
-		refuse("ON CONFLICT DO UPDATE of the reference table "+quoteName(t.Schema, t.Name)+" needs the columns of the conflict, unchanged, to find the same row on every shard",
-			"name the columns: ON CONFLICT (column, ...) DO UPDATE")
+		fail(sqlstate.Refusal("CLV-1311", "ON CONFLICT DO UPDATE of the reference table %s needs the columns of the conflict, unchanged, to find the same row on every shard", quoteName(t.Schema, t.Name)).
+			WithHint("name the columns: ON CONFLICT (column, ...) DO UPDATE"))
 	}
 	out := &pg.OnConflictClause{Action: c.Action, Infer: c.Infer}
 	for _, col := range columns {
@@ -379,14 +385,16 @@ func (x *modifying) edit(n *pg.Node) {
 		if what == "statement_timestamp()" {
 			hint = "now() or clock_timestamp()"
 		}
-		refuse(what+" is another one on each shard", hint)
+		fail(sqlstate.Refusal("CLV-0337", "%s is another one on each shard", what).WithHint("%s", hint))
 	default:
-		refuse("the system column "+what+" has no meaning for rows of several shards", "name the rows by their key")
+		fail(sqlstate.Refusal("CLV-0252", "the system column %s has no meaning for rows of several shards", what).
+			WithHint("name the rows by their key"))
 	}
 	x.names(n.ProtoReflect())
 	x.visit(n.ProtoReflect())
 	if len(x.m.Reads) > 0 && x.deep {
-		refuse("a column with a schema's name in front is not supported in this statement over several shards", "give the table an alias")
+		fail(sqlstate.Refusal("CLV-0338", "a column with a schema's name in front is not supported in this statement over several shards").
+			WithHint("give the table an alias"))
 	}
 	x.clocked(n)
 }
@@ -437,7 +445,8 @@ func (x *modifying) visit(m protoreflect.Message) {
 				v.Ctequery = x.write(v.Ctequery)
 			} else if sel := v.Ctequery.GetSelectStmt(); x.once(sel) {
 				if v.SearchClause != nil || v.CycleClause != nil {
-					refuse("SEARCH and CYCLE are not supported in a statement that changes rows on several shards", "run the query first")
+					fail(sqlstate.Refusal("CLV-0339", "SEARCH and CYCLE are not supported in a statement that changes rows on several shards").
+						WithHint("run the query first"))
 				}
 				v.Ctequery = x.read(sel)
 			} else {
@@ -449,23 +458,27 @@ func (x *modifying) visit(m protoreflect.Message) {
 			if v.Recursive {
 				eachRangeVar(m, func(r *pg.RangeVar) {
 					if u := x.second.byRef[r]; u != nil && !x.local(u) {
-						refuse("WITH RECURSIVE over sharded tables is not supported in a statement that changes rows on several shards", "run the query first")
+						fail(sqlstate.Refusal("CLV-0340", "WITH RECURSIVE over sharded tables is not supported in a statement that changes rows on several shards").
+							WithHint("run the query first"))
 					}
 				})
 			}
 		case *pg.RangeTableSample:
 			if u := x.second.byRef[v.Relation.GetRangeVar()]; u != nil && !x.local(u) {
-				refuse("TABLESAMPLE is not supported in a statement that changes rows on several shards", "run the query first")
+				fail(sqlstate.Refusal("CLV-0341", "TABLESAMPLE is not supported in a statement that changes rows on several shards").
+					WithHint("run the query first"))
 			}
 		case *pg.RangeFunction:
 			if x.isVolatile(m.Interface()) {
-				refuse("a volatile function in FROM would give other rows on each shard", "run the query first")
+				fail(sqlstate.Refusal("CLV-0342", "a volatile function in FROM would give other rows on each shard").
+					WithHint("run the query first"))
 			}
 		case *pg.SelectStmt:
 			if len(v.LockingClause) > 0 {
 				eachRangeVar(m, func(r *pg.RangeVar) {
 					if u := x.second.byRef[r]; u != nil && !x.local(u) {
-						refuse("rows of other shards cannot be locked inside this statement", "lock them in a statement of its own: SELECT ... FOR UPDATE")
+						fail(sqlstate.Refusal("CLV-1031", "rows of other shards cannot be locked inside this statement").
+							WithHint("lock them in a statement of its own: SELECT ... FOR UPDATE"))
 					}
 				})
 			}
@@ -483,7 +496,8 @@ func (x *modifying) table(v *pg.RangeVar) {
 		return
 	}
 	if u.rel.virtual {
-		refuse("table "+quoteName(u.rel.schema, u.rel.name)+" is answered by the router and cannot be read by this statement", "read it first")
+		fail(sqlstate.Refusal("CLV-0343", "table %s is answered by the router and cannot be read by this statement", quoteName(u.rel.schema, u.rel.name)).
+			WithHint("read it first"))
 	}
 	from := clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
 	from.Alias = nil
@@ -517,7 +531,8 @@ func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
 	if x.namesCTE(sel) {
 		for _, c := range x.ctes {
 			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || x.unstable(s.ProtoReflect()) {
-				refuse("a WITH query whose rows are not certain is read in several places of a statement over several shards", "run the query first")
+				fail(sqlstate.Refusal("CLV-0344", "a WITH query whose rows are not certain is read in several places of a statement over several shards").
+					WithHint("run the query first"))
 			}
 		}
 		if sel.WithClause == nil {

@@ -3,6 +3,8 @@ package planner
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // planMove plans an UPDATE of shard key columns: rows are locked first, and their
@@ -19,10 +21,12 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		r := n.GetResTarget()
 		val := assigned(r.Val)
 		if val.GetMultiAssignRef() != nil {
-			refuse("SET (...) = (SELECT ...) of shard key columns of table "+quoteName(t.Schema, t.Name)+" is not supported", "assign each column by itself")
+			fail(sqlstate.Refusal("CLV-0345", "SET (...) = (SELECT ...) of shard key columns of table %s is not supported", quoteName(t.Schema, t.Name)).
+				WithHint("assign each column by itself"))
 		}
 		if len(r.Indirection) > 0 {
-			refuse("assigning a part of a column beside the shard key of table "+quoteName(t.Schema, t.Name)+" is not supported", "assign the whole column, or use two statements")
+			fail(sqlstate.Refusal("CLV-0346", "assigning a part of a column beside the shard key of table %s is not supported", quoteName(t.Schema, t.Name)).
+				WithHint("assign the whole column, or use two statements"))
 		}
 		set[r.Name] = val
 	}
@@ -30,9 +34,11 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		switch v := set[k]; {
 		case v == nil:
 		case v.GetSetToDefault() != nil:
-			refuse("SET "+quoteIdent(k)+" = DEFAULT gives a shard key that a shard would choose", "give the value")
+			fail(sqlstate.Refusal("CLV-0347", "SET %s = DEFAULT gives a shard key that a shard would choose", quoteIdent(k)).
+				WithHint("give the value"))
 		case wp.isVolatile(v):
-			refuse("the new value of the shard key column "+quoteIdent(k)+" is computed by a volatile function", "compute the value first and pass it as a parameter")
+			fail(sqlstate.Refusal("CLV-0348", "the new value of the shard key column %s is computed by a volatile function", quoteIdent(k)).
+				WithHint("compute the value first and pass it as a parameter"))
 		}
 	}
 	mv := &MovePlan{Types: wp.keyTypes(t.Keyspace), Tuples: wp.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
@@ -149,7 +155,8 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 				return false
 			case isAge(v):
 				wp.native(v)
-				refuse("age() of one value depends on the shard's own time", "write age(current_date, value)")
+				fail(sqlstate.Refusal("CLV-0627", "age() of one value depends on the shard's own time").
+					WithHint("write age(current_date, value)"))
 			}
 		case *pg.SQLValueFunction:
 			typ := clockOps[v.Op]

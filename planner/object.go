@@ -102,16 +102,19 @@ func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 	}
 	for _, n := range f.Parameters {
 		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && ch.readsType(p.ArgType) != readsText {
-			refuse("the default of a parameter has a word for the time, which each shard would read once, when it makes the function", "write now(), or the time itself")
+			fail(sqlstate.Refusal("CLV-0628", "the default of a parameter has a word for the time, which each shard would read once, when it makes the function").
+				WithHint("write now(), or the time itself"))
 		}
 	}
 	kind := builtinKind(name)
 	own := kind != ""
 	if strings.ContainsAny(kind, "aw") && !returnsTrigger(f) {
-		refuse("a function with the name of one of PostgreSQL's own aggregates or window functions ("+name+") is not supported: the router could not tell their calls apart", "give it another name")
+		fail(sqlstate.Refusal("CLV-0701", "a function with the name of one of PostgreSQL's own aggregates or window functions (%s) is not supported: the router could not tell their calls apart", name).
+			WithHint("give it another name"))
 	}
 	if own && !immutable && strs(f.ReturnType.GetNames()) != nil && !returnsTrigger(f) {
-		refuse("a function with the name of one of PostgreSQL's own ("+name+") is not supported unless it is IMMUTABLE: the router could not tell their calls apart", "give it another name")
+		fail(sqlstate.Refusal("CLV-0702", "a function with the name of one of PostgreSQL's own (%s) is not supported unless it is IMMUTABLE: the router could not tell their calls apart", name).
+			WithHint("give it another name"))
 	}
 	what := "FUNCTION"
 	if f.IsProcedure {
@@ -166,14 +169,14 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 	native := isBuiltin(fn[len(fn)-1]) && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
 	temporary := inTemp(call) && ch.unknown != ""                                 // of a temporary table
 	if !native && !temporary && (own == nil || own.Kind != "t") {
-		refuse("a trigger that calls "+strings.Join(fn, ".")+"() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have",
-			"create the function through the router, in SQL or PL/pgSQL, without naming tables in it")
+		fail(sqlstate.Refusal("CLV-0703", "a trigger that calls %s() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have", strings.Join(fn, ".")).
+			WithHint("create the function through the router, in SQL or PL/pgSQL, without naming tables in it"))
 	}
 	if t.Trigname >= guardTrigger {
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger name %q is reserved: the shards' guards have to fire last", t.Trigname).WithHint("choose a name that begins with a letter"))
 	}
 	if ch.viewOf(t.Relation) != nil {
-		refuse("triggers on views are not supported", "write to the table itself")
+		fail(sqlstate.Refusal("CLV-0704", "triggers on views are not supported").WithHint("write to the table itself"))
 	}
 	if ch.unknown != "" { // a temporary table of the session has triggers as well
 		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", ch.unknown).At(ch.position(ch.unknownAt))
@@ -181,11 +184,12 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 	ch.expressions([]*pg.Node{t.WhenClause})
 	const before = 1 << 1 // TRIGGER_TYPE_BEFORE
 	if r := ch.relation(t.Relation); r.table != nil && r.table.Kind == shardmap.Reference && t.Row && t.Timing&before != 0 && own != nil && own.Clocked {
-		refuse("a trigger before the rows of a reference table that uses the time at which the transaction began is not supported: "+own.QualifiedName()+"() would give each copy another time",
-			"let the column have DEFAULT now() for new rows, and write SET column = now() (or DEFAULT) in an UPDATE")
+		fail(sqlstate.Refusal("CLV-0629", "a trigger before the rows of a reference table that uses the time at which the transaction began is not supported: %s() would give each copy another time", own.QualifiedName()).
+			WithHint("let the column have DEFAULT now() for new rows, and write SET column = now() (or DEFAULT) in an UPDATE"))
 	}
 	if t.TransitionRels != nil && ch.spread() {
-		refuse("transition tables of a trigger on a sharded or reference table hold one shard's rows only", "use FOR EACH ROW")
+		fail(sqlstate.Refusal("CLV-0705", "transition tables of a trigger on a sharded or reference table hold one shard's rows only").
+			WithHint("use FOR EACH ROW"))
 	}
 	st.Kind, st.Tag = DDLKind, "CREATE TRIGGER"
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "create trigger", ch.spread(), names
@@ -241,7 +245,8 @@ func (ch *schemaChange) grant(g *pg.GrantStmt) {
 	case pg.ObjectType_OBJECT_LARGEOBJECT:
 		ch.administersLargeObject(tag)
 	case pg.ObjectType_OBJECT_DATABASE, pg.ObjectType_OBJECT_TABLESPACE, pg.ObjectType_OBJECT_FOREIGN_SERVER, pg.ObjectType_OBJECT_FDW, pg.ObjectType_OBJECT_PARAMETER_ACL:
-		refuse(tag+" on this kind of object is not supported: each shard has its own", "run it on each shard directly")
+		fail(sqlstate.Refusal("CLV-0706", "%s on this kind of object is not supported: each shard has its own", tag).
+			WithHint("run it on each shard directly"))
 	}
 }
 
@@ -342,7 +347,8 @@ func (ch *schemaChange) reindex(r *pg.ReindexStmt) bool {
 			ch.missingElsewhere()
 		}
 	default:
-		refuse("REINDEX of a schema, a database or the system catalogs is not supported", "name a table or an index")
+		fail(sqlstate.Refusal("CLV-0707", "REINDEX of a schema, a database or the system catalogs is not supported").
+			WithHint("name a table or an index"))
 	}
 	st.DDL.Passing = true
 	return true
@@ -476,7 +482,8 @@ func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
 		ch.changeView(r.Relation, r.MissingOk)
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE:
 		if own := isBuiltin(r.Newname); own {
-			refuse("a function with the name of one of PostgreSQL's own ("+r.Newname+") is not supported", "give it another name")
+			fail(sqlstate.Refusal("CLV-0708", "a function with the name of one of PostgreSQL's own (%s) is not supported", r.Newname).
+				WithHint("give it another name"))
 		}
 		ch.everywhere("alter function", "ALTER "+kindOfRoutine(r.RenameType))
 		st.DDL.Objects = true
@@ -504,7 +511,8 @@ func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
 func (ch *schemaChange) renamesColumn(r *pg.RenameStmt) bool {
 	rel := ch.relation(r.Relation)
 	if rel.view != nil {
-		refuse("RENAME ATTRIBUTE of a view's row type is not supported", "ALTER VIEW ... RENAME COLUMN")
+		fail(sqlstate.Refusal("CLV-0709", "RENAME ATTRIBUTE of a view's row type is not supported").
+			WithHint("ALTER VIEW ... RENAME COLUMN"))
 	}
 	if rel.table == nil {
 		return false
@@ -561,6 +569,7 @@ func (ns *namespace) rangeType(r *pg.CreateRangeStmt) {
 		if own := ns.userFunction(names); ns.hides(names) == nil && isBuiltin(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
 			continue
 		}
-		refuse("a range type with the function "+strings.Join(names, ".")+"() is not supported: it is not known to read no table", "create the function through the router, with a body that names no table, and without EXECUTE, set_config() and the like")
+		fail(sqlstate.Refusal("CLV-0710", "a range type with the function %s() is not supported: it is not known to read no table", strings.Join(names, ".")).
+			WithHint("create the function through the router, with a body that names no table, and without EXECUTE, set_config() and the like"))
 	}
 }

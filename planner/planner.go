@@ -138,9 +138,6 @@ type bailout struct{ err error }
 
 func fail(err error) { panic(bailout{err}) }
 
-// refuse ends the analysis with 0A000.
-func refuse(why, hint string) { fail(sqlstate.Refuse(why, hint)) }
-
 // Analyze reads one statement. searchPath are the schemas of the session's
 // search_path in order, pg_catalog left out unless the session names it.
 //

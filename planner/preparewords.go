@@ -138,9 +138,11 @@ func (p *Planner) ArgsUseClock(args string, snap *shardmap.Snapshot, path []stri
 		switch name := callName(f); {
 		case name == "random", name == "random_normal", name == "gen_random_uuid", name == "clock_timestamp", name == "timeofday", name == "timezone", strings.HasPrefix(name, "uuid_generate"):
 		case fillOwn[name] || fillNative[name] || name == "cleave" || reachesFurther(name):
-			err = sqlstate.Refuse("function "+name+"() in an argument of EXECUTE is not supported", "call it in a statement of its own, and pass what it gives")
+			err = sqlstate.Refusal("CLV-1113", "function %s() in an argument of EXECUTE is not supported", name).
+				WithHint("call it in a statement of its own, and pass what it gives")
 		case strings.HasPrefix(a.kindOf(f), "v"):
-			err = sqlstate.Refuse("the volatile function "+name+"() in an argument of EXECUTE is not supported", "call it in a statement of its own, and pass what it gives")
+			err = sqlstate.Refusal("CLV-1114", "the volatile function %s() in an argument of EXECUTE is not supported", name).
+				WithHint("call it in a statement of its own, and pass what it gives")
 		}
 		return err == nil
 	})

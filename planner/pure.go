@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // A function of the user's is let into statements on sharded tables when it is
@@ -613,8 +614,8 @@ func (ns *namespace) hides(names []string) *shardmap.Function {
 func (ns *namespace) native(f *pg.FuncCall) {
 	names := strs(f.Funcname)
 	if own := ns.hides(names); own != nil {
-		refuse("function "+names[0]+"() may be "+own.QualifiedName()+"(), which comes before PostgreSQL's own in search_path",
-			"write the schema: pg_catalog."+names[0]+"() or "+own.QualifiedName()+"()")
+		fail(sqlstate.Refusal("CLV-0711", "function %s() may be %s(), which comes before PostgreSQL's own in search_path", names[0], own.QualifiedName()).
+			WithHint("write the schema: pg_catalog.%s() or %s()", names[0], own.QualifiedName()))
 	}
 }
 

@@ -310,7 +310,8 @@ func (rt *routing) addKeys(rows [][]constant) {
 		for i, k := range r {
 			e, ok := k.keyExpr(rt.types[i])
 			if !ok {
-				refuse("the shard key is compared with a value of another type", "cast the value to "+rt.types[i].String())
+				fail(sqlstate.Refusal("CLV-0264", "the shard key is compared with a value of another type").
+					WithHint("cast the value to %s", rt.types[i].String()))
 			}
 			key[i] = e
 		}
@@ -335,7 +336,7 @@ func (rt *routing) addKey(key []KeyExpr) {
 		return
 	}
 	if len(rt.st.Keys) >= rt.p.limits.Keys {
-		refuse("the statement names too many shard keys", "send it in several statements")
+		fail(sqlstate.Refusal("CLV-0265", "the statement names too many shard keys").WithHint("send it in several statements"))
 	}
 	rt.st.Keys = append(rt.st.Keys, key)
 }
@@ -403,8 +404,8 @@ func (rt *routing) notPinned(j *jnode, missing int) {
 		fail(rt.unread)
 	}
 	col := j.table.ShardKey[missing]
-	refuse("the statement could need rows of table "+quoteName(j.table.Schema, j.table.Name)+" from several shards: its shard key column "+quoteIdent(col)+" is not fixed",
-		`add "`+quoteIdent(j.name)+"."+quoteIdent(col)+` = ..." to the WHERE clause`)
+	fail(sqlstate.Refusal("CLV-0266", "the statement could need rows of table %s from several shards: its shard key column %s is not fixed", quoteName(j.table.Schema, j.table.Name), quoteIdent(col)).
+		WithHint(`add "%s.%s = ..." to the WHERE clause`, quoteIdent(j.name), quoteIdent(col)))
 }
 
 // selectQuery reads a SELECT, VALUES, TABLE or set operation.

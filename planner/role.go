@@ -32,7 +32,7 @@ func (ss *sessionStatement) role(n *pg.Node) {
 	case *pg.Node_CreateRoleStmt:
 		r.Op, st.Tag = "create", "CREATE ROLE"
 		if v.CreateRoleStmt.StmtType == pg.RoleStmtType_ROLESTMT_GROUP {
-			refuse("CREATE GROUP is not supported: a user of the cluster is in no group", usersOnly)
+			fail(sqlstate.Refusal("CLV-1224", "CREATE GROUP is not supported: a user of the cluster is in no group").WithHint(usersOnly))
 		}
 		r.Names = []string{v.CreateRoleStmt.Role}
 		login := roleOptions(r, v.CreateRoleStmt.Options, v.CreateRoleStmt.StmtType == pg.RoleStmtType_ROLESTMT_USER)
@@ -40,18 +40,20 @@ func (ss *sessionStatement) role(n *pg.Node) {
 		case name == "public" || name == "none" || strings.HasPrefix(name, "pg_"):
 			fail(sqlstate.New("42939", "role name %q is reserved", name))
 		case !login:
-			refuse("a role without LOGIN is not supported: the cluster has users only", "CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER")
+			fail(sqlstate.Refusal("CLV-1225", "a role without LOGIN is not supported: the cluster has users only").
+				WithHint("CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER"))
 		case r.Password == nil:
-			refuse("a user without a password is not supported", "CREATE USER ... PASSWORD '...'")
+			fail(sqlstate.Refusal("CLV-1226", "a user without a password is not supported").WithHint("CREATE USER ... PASSWORD '...'"))
 		}
 	case *pg.Node_AlterRoleStmt:
 		r.Op, st.Tag = "alter", "ALTER ROLE"
 		if v.AlterRoleStmt.Action != 1 {
-			refuse("ALTER GROUP is not supported: a user of the cluster is in no group", usersOnly)
+			fail(sqlstate.Refusal("CLV-1227", "ALTER GROUP is not supported: a user of the cluster is in no group").WithHint(usersOnly))
 		}
 		r.Names = []string{roleName(v.AlterRoleStmt.Role)}
 		if !roleOptions(r, v.AlterRoleStmt.Options, true) {
-			refuse("NOLOGIN is not supported: the cluster has users only", "DROP USER, or another PASSWORD")
+			fail(sqlstate.Refusal("CLV-1228", "NOLOGIN is not supported: the cluster has users only").
+				WithHint("DROP USER, or another PASSWORD"))
 		}
 	case *pg.Node_DropRoleStmt:
 		r.Op, r.IfExists, st.Tag = "drop", v.DropRoleStmt.MissingOk, "DROP ROLE"
@@ -63,9 +65,11 @@ func (ss *sessionStatement) role(n *pg.Node) {
 			r.Names = append(r.Names, spec.Rolename)
 		}
 	case *pg.Node_GrantRoleStmt:
-		refuse("granting roles is not supported: a user of the cluster is in no group", "cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly")
+		fail(sqlstate.Refusal("CLV-1229", "granting roles is not supported: a user of the cluster is in no group").
+			WithHint("cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly"))
 	default:
-		refuse("settings of a role are not supported", "SET them at the beginning of the session, or in the client's options")
+		fail(sqlstate.Refusal("CLV-1230", "settings of a role are not supported").
+			WithHint("SET them at the beginning of the session, or in the client's options"))
 	}
 	st.Text = st.Tag
 	st.Shape = st.Tag
@@ -97,7 +101,7 @@ func roleOptions(r *Role, options []*pg.Node, login bool) bool {
 		case "password":
 			s := d.Arg.GetString_()
 			if s == nil {
-				refuse("PASSWORD NULL is not supported", "DROP USER, or another PASSWORD")
+				fail(sqlstate.Refusal("CLV-1231", "PASSWORD NULL is not supported").WithHint("DROP USER, or another PASSWORD"))
 			}
 			r.Password = &s.Sval
 		case "superuser":
@@ -127,7 +131,7 @@ func roleOptions(r *Role, options []*pg.Node, login bool) bool {
 			}
 		}
 		if what != "" {
-			refuse(what+" is not supported for users of the cluster", usersOnly)
+			fail(sqlstate.Refusal("CLV-1232", "%s is not supported for users of the cluster", what).WithHint(usersOnly))
 		}
 	}
 	return login

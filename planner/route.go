@@ -63,7 +63,7 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 	case AnyShard:
 		return Route{}, nil
 	default:
-		return Route{}, sqlstate.Refuse("this statement is not run on one shard", "")
+		return Route{}, sqlstate.Refusal("CLV-0267", "this statement is not run on one shard")
 	}
 	index, found := snap.Keyspace(s.Keyspace)
 	if !found {
@@ -80,7 +80,7 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 	}
 	for _, exprs := range keys {
 		if len(exprs) > maxKeyColumns {
-			return Route{}, sqlstate.Refuse("the shard key has too many columns", "")
+			return Route{}, sqlstate.Refusal("CLV-0268", "the shard key has too many columns")
 		}
 		key := stack[:len(exprs)]
 		match := true
@@ -283,8 +283,8 @@ func (e *KeyExpr) bound(args *Args) (raw []byte, oid uint32, format int16, err e
 		return nil, 0, 0, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", e.Param)
 	}
 	if (oid == 0 || oid == oidUnknown) && e.Strict && raw != nil {
-		return nil, 0, 0, sqlstate.Refuse("parameter "+dollar(e.Param)+" is the shard key, and the statement uses it elsewhere too, so its type is not certain",
-			"cast it where it is the shard key ("+dollar(e.Param)+"::"+e.Type.String()+") and use a parameter of its own elsewhere, or give its type in the driver")
+		return nil, 0, 0, sqlstate.Refusal("CLV-0269", "parameter %s is the shard key, and the statement uses it elsewhere too, so its type is not certain", dollar(e.Param)).
+			WithHint("cast it where it is the shard key (%s::%s) and use a parameter of its own elsewhere, or give its type in the driver", dollar(e.Param), e.Type.String())
 	}
 	return raw, oid, format, nil
 }
@@ -372,8 +372,8 @@ func intOfSize(n int, otherwise keyspace.Type) keyspace.Type {
 }
 
 func typeRefusal(e *KeyExpr) error {
-	return sqlstate.Refuse("parameter "+dollar(e.Param)+" has a type that the router does not compare with a shard key of type "+e.Type.String(),
-		"send it as "+e.Type.String()+", or leave its type open")
+	return sqlstate.Refusal("CLV-0270", "parameter %s has a type that the router does not compare with a shard key of type %s", dollar(e.Param), e.Type.String()).
+		WithHint("send it as %s, or leave its type open", e.Type.String())
 }
 
 func dollar(n int) string { return "$" + itoa(n) }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // planScatter plans a query that falls apart by shard (see local): each shard runs
@@ -90,7 +91,8 @@ type scatter struct {
 func (b *scatter) plan() (*Plan, error) {
 	s := b.s
 	if len(s.LockingClause) > 0 && (s.LimitCount != nil || s.LimitOffset != nil) {
-		b.a.second.refuseLocks("SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns", "add the shard key to the WHERE clause, or leave out LIMIT")
+		b.a.second.refuseLocks(sqlstate.Refusal("CLV-1032", "SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns").
+			WithHint("add the shard key to the WHERE clause, or leave out LIMIT"))
 	}
 	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES || !b.counts() || !b.order() {
 		return nil, nil

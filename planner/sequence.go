@@ -167,7 +167,8 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 	}
 	switch {
 	case n != x.RawExpr:
-		refuse("a default that casts what "+strs(f.Funcname)[len(f.Funcname)-1]+"() gives is not supported", "leave the cast out: the column's type decides")
+		fail(sqlstate.Refusal("CLV-0521", "a default that casts what %s() gives is not supported", strs(f.Funcname)[len(f.Funcname)-1]).
+			WithHint("leave the cast out: the column's type decides"))
 	case v.Source == "nextval":
 		identity := ""
 		if len(f.Args) == 2 {
@@ -183,7 +184,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 		from, to := ch.callSpan(f)
 		d.edits = append(d.edits, edit{from: from, to: to, text: InternalSchema + "." + v.Source + "()"})
 	default:
-		refuse("a default of "+v.Source+"() is not supported", "use nextval()")
+		fail(sqlstate.Refusal("CLV-0522", "a default of %s() is not supported", v.Source).WithHint("use nextval()"))
 	}
 	d.functions = true
 	return true
@@ -310,7 +311,7 @@ func readSequenceOptions(options []*pg.Node) sequenceOptions {
 		switch o.Defname {
 		case "as", "increment", "cycle", "maxvalue", "minvalue", "start", "restart", "cache", "owned_by", "sequence_name":
 		default:
-			refuse("option "+o.Defname+" of a sequence is not supported", "")
+			fail(sqlstate.Refusal("CLV-0523", "option %s of a sequence is not supported", o.Defname))
 		}
 		given[o.Defname] = o
 	}
@@ -337,7 +338,8 @@ func (o sequenceOptions) typed(q *shardmap.Sequence) {
 		last := names[len(names)-1]
 		typ := intNames[last]
 		if typ == "" && castNames[last] == 0 && last != "numeric" {
-			refuse("the type "+last+" of a sequence is not known to the router", "a sequence is smallint, integer or bigint")
+			fail(sqlstate.Refusal("CLV-0524", "the type %s of a sequence is not known to the router", last).
+				WithHint("a sequence is smallint, integer or bigint"))
 		}
 		if typ == "" {
 			invalidSequence("sequence type must be smallint, integer, or bigint")
@@ -447,7 +449,8 @@ func (sq *sequenceChange) ownedBy(q *shardmap.Sequence, owned []string) {
 	v := rangeVar(owned[:len(owned)-1])
 	r := sq.relation(v)
 	if r.catalog || strings.HasPrefix(r.name, "pg_") {
-		refuse("a sequence cannot be owned by a column of a system catalog", "name a column of a table")
+		fail(sqlstate.Refusal("CLV-0525", "a sequence cannot be owned by a column of a system catalog").
+			WithHint("name a column of a table"))
 	}
 	if r.table == nil {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(owned[:len(owned)-1], ".")))
@@ -526,7 +529,8 @@ func (sq *sequenceChange) renameSequence(v *pg.RangeVar, schema, name string) bo
 		q.Name = name
 	}
 	if table, column := sq.usedBy(was); table != "" {
-		refuse("the default of column "+quoteIdent(column)+" of table "+table+" names the sequence "+quoteName(was.Schema, was.Name), "drop that default first, and set it again with the new name")
+		fail(sqlstate.Refusal("CLV-0526", "the default of column %s of table %s names the sequence %s", quoteIdent(column), table, quoteName(was.Schema, was.Name)).
+			WithHint("drop that default first, and set it again with the new name"))
 	}
 	sq.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
 	return true
@@ -585,7 +589,8 @@ func (sq *sequenceChange) schemaSequences(schema string, cascade bool) {
 		if table, column := sq.usedBy(q); table != "" {
 			owner := q.Owner
 			if t := sq.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
-				refuse("column "+quoteIdent(column)+" of table "+table+" takes its values from the sequence "+q.QualifiedName(), "drop that default first")
+				fail(sqlstate.Refusal("CLV-0527", "column %s of table %s takes its values from the sequence %s", quoteIdent(column), table, q.QualifiedName()).
+					WithHint("drop that default first"))
 			}
 		}
 		if cascade {
@@ -638,7 +643,8 @@ func (d *declaration) notIdentity(column string) {
 // changes its sequence alone.
 func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	if d.cmds != 1 {
-		refuse("changes of an identity column together with other changes of the table are not supported", "use one ALTER TABLE for each")
+		fail(sqlstate.Refusal("CLV-0528", "changes of an identity column together with other changes of the table are not supported").
+			WithHint("use one ALTER TABLE for each"))
 	}
 	col := d.columnNamed(c.Name)
 	if col == nil {
@@ -685,7 +691,8 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	case pg.AlterTableType_AT_DropIdentity:
 		if col.Identity == "" {
 			if c.MissingOk {
-				refuse("column "+quoteIdent(c.Name)+" is not an identity column", "leave the statement out")
+				fail(sqlstate.Refusal("CLV-0529", "column %s is not an identity column", quoteIdent(c.Name)).
+					WithHint("leave the statement out"))
 			}
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
 		}

@@ -114,7 +114,8 @@ func (ss *sessionStatement) transaction(t *pg.TransactionStmt) {
 	case pg.TransactionStmtKind_TRANS_STMT_ROLLBACK_TO:
 		tx.Op, st.Tag = "rollback to", "ROLLBACK"
 	default:
-		refuse("two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported", "use COMMIT")
+		fail(sqlstate.Refusal("CLV-1115", "two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported").
+			WithHint("use COMMIT"))
 	}
 	tx.ReadOnly = readOnlyOption(t.Options)
 }
@@ -154,11 +155,12 @@ func CheckSetting(name, value string) error {
 	switch name = strings.ToLower(name); {
 	case name == "standard_conforming_strings":
 		if !on() {
-			return sqlstate.Refuse("standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards", `write E'...' where a backslash is to escape`)
+			return sqlstate.Refusal("CLV-1233", "standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards").
+				WithHint("write E'...' where a backslash is to escape")
 		}
 	case name == "transform_null_equals":
 		if on() {
-			return sqlstate.Refuse("transform_null_equals = on is not supported", "write IS NULL")
+			return sqlstate.Refusal("CLV-1234", "transform_null_equals = on is not supported").WithHint("write IS NULL")
 		}
 	case name == "session_replication_role":
 		if !strings.EqualFold(strings.Trim(value, "' "), "origin") {
@@ -166,10 +168,12 @@ func CheckSetting(name, value string) error {
 		}
 	case name == "restrict_nonsystem_relation_kind":
 		if strings.Trim(value, "' ") != "" {
-			return sqlstate.Refuse("restrict_nonsystem_relation_kind is not supported: the router writes the queries of views out", "grant privileges instead")
+			return sqlstate.Refusal("CLV-1235", "restrict_nonsystem_relation_kind is not supported: the router writes the queries of views out").
+				WithHint("grant privileges instead")
 		}
 	case name == "seed":
-		return sqlstate.Refuse("SET seed is not supported: it would seed random() in one session of one shard only", "make the numbers in the client")
+		return sqlstate.Refusal("CLV-1236", "SET seed is not supported: it would seed random() in one session of one shard only").
+			WithHint("make the numbers in the client")
 	case OwnSetting(name):
 	case strings.HasPrefix(name, "cleave."):
 		return sqlstate.New(sqlstate.InsufficientPrivilege, "settings cleave.* belong to the router").
@@ -190,7 +194,7 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 		case "SESSION CHARACTERISTICS":
 			st.Kind, st.Tx = TxKind, &Tx{Op: "set", Session: true, ReadOnly: readOnlyOption(v.Args)}
 		default:
-			refuse("SET "+v.Name+" is not supported: a snapshot belongs to one shard", "")
+			fail(sqlstate.Refusal("CLV-1237", "SET %s is not supported: a snapshot belongs to one shard", v.Name))
 		}
 		return
 	case pg.VariableSetKind_VAR_RESET:
@@ -206,7 +210,7 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 		st.Set = &Set{Op: "set", Name: name, Local: v.IsLocal}
 		return
 	case pg.VariableSetKind_VAR_SET_CURRENT:
-		refuse("SET ... FROM CURRENT is for functions only", "")
+		fail(sqlstate.Refusal("CLV-1238", "SET ... FROM CURRENT is for functions only"))
 	}
 	if name == "session_authorization" {
 		refuseAuthorization()
@@ -286,7 +290,8 @@ func (src *sourceText) intervalFields() string {
 }
 
 func refuseAuthorization() {
-	refuse("SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own", "SET ROLE changes the current user")
+	fail(sqlstate.Refusal("CLV-1239", "SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own").
+		WithHint("SET ROLE changes the current user"))
 }
 
 func (ss *sessionStatement) discard(d *pg.DiscardStmt) {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // What PostgreSQL says of sessions is about the router's sessions, not about the shards' connections, which clients share: the
@@ -116,7 +117,8 @@ func (mv *madeValues) pidCalls(n *pg.Node) {
 // foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
 func (fx *effects) foreignPID(f *pg.FuncCall) {
 	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == SourcePID && !fx.src.ofProcesses() {
-		refuse("pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it", "SELECT pg_backend_pid(), and give the number")
+		fail(sqlstate.Refusal("CLV-0417", "pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it").
+			WithHint("SELECT pg_backend_pid(), and give the number"))
 	}
 }
 
@@ -190,8 +192,8 @@ func (mv *madeValues) finishSignals() {
 	}
 	st, f := mv.st, mv.fill
 	if len(st.Tables) > 0 || mv.unknown != "" || mv.volatile || mv.changes || mv.locks || mv.sequence != "" || st.Kind != DefaultShard && st.Kind != AnyShard {
-		refuse(f.values[mv.signals[0].value].Source+"() of rows of a table, or beside a volatile function, is not supported",
-			"read the numbers first, and give them: SELECT pg_terminate_backend(n) FROM unnest(ARRAY[...]) AS n")
+		fail(sqlstate.Refusal("CLV-1240", "%s() of rows of a table, or beside a volatile function, is not supported", f.values[mv.signals[0].value].Source).
+			WithHint("read the numbers first, and give them: SELECT pg_terminate_backend(n) FROM unnest(ARRAY[...]) AS n"))
 	}
 	edits := slices.Clone(f.edits)
 	for _, s := range mv.signals {
@@ -227,8 +229,9 @@ func (mv *madeValues) sessionRelation(name string) (text string, ok bool) {
 func (ns *namespace) ownSessions(name string) {
 	if short := strings.TrimPrefix(name, "pg_catalog."); sessionViews[short].own {
 		if ns.lonely() {
-			refuse(short+" is not there where the default shard is a SQLite file", "")
+			fail(sqlstate.Refusal("CLV-1241", "%s is not there where the default shard is a SQLite file", short))
 		}
-		refuse(short+" cannot be read in this statement: the router has its rows", "read it in a SELECT of its own")
+		fail(sqlstate.Refusal("CLV-1242", "%s cannot be read in this statement: the router has its rows", short).
+			WithHint("read it in a SELECT of its own"))
 	}
 }

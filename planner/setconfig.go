@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // SetCall is a call of set_config() in a statement.
@@ -184,16 +185,19 @@ func harmless(n *pg.Node, params map[int]bool) bool {
 func (fx *effects) setsWithin(f *pg.FuncCall) {
 	switch {
 	case !fx.maySet || fx.touched.defining:
-		refuse("set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only", "SELECT set_config('name', 'value', false) by itself, or SET")
+		fail(sqlstate.Refusal("CLV-1243", "set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only").
+			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
 	case !isSetConfig(f):
 		return // PostgreSQL says that there is no such function
 	}
 	c := fx.src.setCall(f)
 	if c.Name.Computed {
-		refuse("set_config() of a name that is computed is not supported: the router has to know the setting", "give the name as a literal or a parameter")
+		fail(sqlstate.Refusal("CLV-1244", "set_config() of a name that is computed is not supported: the router has to know the setting").
+			WithHint("give the name as a literal or a parameter"))
 	}
 	if c.Local.Computed {
-		refuse("set_config() whose third argument is computed is not supported: the router has to know how long the setting holds", "give true or false, or a parameter")
+		fail(sqlstate.Refusal("CLV-1245", "set_config() whose third argument is computed is not supported: the router has to know how long the setting holds").
+			WithHint("give true or false, or a parameter"))
 	}
 	checkLiterals(c)
 	fx.st.Sets = append(fx.st.Sets, c)
@@ -203,7 +207,8 @@ func (fx *effects) setsWithin(f *pg.FuncCall) {
 func checkLiterals(c SetCall) {
 	name := strings.ToLower(c.Name.Text)
 	if OfTransaction(name) {
-		refuse("set_config() of a transaction's setting, "+name+", is not supported", "SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
+		fail(sqlstate.Refusal("CLV-1215", "set_config() of a transaction's setting, %s, is not supported", name).
+			WithHint("SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE"))
 	}
 	if c.Name.Param == 0 && c.Value.Param == 0 && !c.Value.Computed && !c.Value.Null {
 		if err := CheckSetting(name, c.Value.Text); err != nil {
@@ -221,10 +226,12 @@ func (a *analyzer) finishSets() {
 	switch st.Kind {
 	case OneShard, DefaultShard, AnyShard:
 	default:
-		refuse("set_config() in a statement that several shards or the router carry out is not supported", "SELECT set_config('name', 'value', false) by itself, or SET")
+		fail(sqlstate.Refusal("CLV-1246", "set_config() in a statement that several shards or the router carry out is not supported").
+			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
 	}
 	if st.Plan != nil || st.Fill != nil || st.Judged != "" || st.DDL != nil || st.Temp != "" || a.into != nil {
-		refuse("set_config() in such a statement is not supported: the router carries out a part of it", "SELECT set_config('name', 'value', false) by itself, or SET")
+		fail(sqlstate.Refusal("CLV-1247", "set_config() in such a statement is not supported: the router carries out a part of it").
+			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
 	}
 	st.Reusable, st.Stable, st.ReplicaSafe = false, false, false
 	texts, bools := setParams(st.Sets)
@@ -239,7 +246,8 @@ func (a *analyzer) finishSets() {
 				continue
 			}
 			if arg != &c.Value {
-				refuse("a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported", "give it as a parameter of its own")
+				fail(sqlstate.Refusal("CLV-1248", "a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported").
+					WithHint("give it as a parameter of its own"))
 			}
 			*arg = SetArg{Computed: true} // of which type it is there decides what it is here
 		}

@@ -243,8 +243,8 @@ const markName = "cleave_strangers_"
 
 // mark makes the text with the conditions.
 func (o *ownershipFilter) mark() error {
-	lost := sqlstate.Refuse("a part of the keyspace "+quoteIdent(o.keyspace)+" moves, and the router does not know how to leave out the rows that are on two shards",
-		"write the statement in a simpler way, or wait for the end of the move: cleave moves")
+	lost := sqlstate.Refusal("CLV-0271", "a part of the keyspace %s moves, and the router does not know how to leave out the rows that are on two shards", quoteIdent(o.keyspace)).
+		WithHint("write the statement in a simpler way, or wait for the end of the move: cleave moves")
 	tree, err := pg.Parse(o.text)
 	if err != nil || len(tree.Stmts) != 1 {
 		return lost

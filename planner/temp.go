@@ -27,7 +27,8 @@ func (ch *schemaChange) renamesTemp(name string) {
 
 // hidesNamed refuses the name of a table or view of the map for a temporary one.
 func hidesNamed(r relation) error {
-	return sqlstate.Refuse("a temporary table cannot have the name of "+quoteName(r.schema, r.name)+", which it would hide", "give it another name")
+	return sqlstate.Refusal("CLV-0819", "a temporary table cannot have the name of %s, which it would hide", quoteName(r.schema, r.name)).
+		WithHint("give it another name")
 }
 
 // pins makes the statement one that makes a temporary table or view.
@@ -46,7 +47,7 @@ func (ch *schemaChange) pins(v *pg.RangeVar, tag string) {
 
 func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 	if len(tableOptions(c.Options).at) > 0 {
-		refuse("a temporary table cannot be sharded", "leave the options cleave.* out")
+		fail(sqlstate.Refusal("CLV-0816", "a temporary table cannot be sharded").WithHint("leave the options cleave.* out"))
 	}
 	for _, n := range append(append([]*pg.Node(nil), c.TableElts...), c.Constraints...) {
 		if col := n.GetColumnDef(); col != nil {
@@ -58,7 +59,8 @@ func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 	}
 	for _, n := range c.InhRelations {
 		if r := ch.relation(n.GetRangeVar()); r.table != nil {
-			refuse("a temporary table that inherits from "+quoteName(r.schema, r.name)+" is not supported", "use LIKE")
+			fail(sqlstate.Refusal("CLV-0820", "a temporary table that inherits from %s is not supported", quoteName(r.schema, r.name)).
+				WithHint("use LIKE"))
 		}
 	}
 	ch.pins(c.Relation, "CREATE TABLE")
@@ -72,7 +74,8 @@ func (a *analyzer) tempAs(into *pg.IntoClause) {
 		a.second.planning = true // what is refused is refused for good
 	}
 	if a.virtual != "" {
-		refuse("a temporary table cannot be created from the rows of "+a.virtual, "create the table first, then insert what a query of its own gave")
+		fail(sqlstate.Refusal("CLV-0821", "a temporary table cannot be created from the rows of %s", a.virtual).
+			WithHint("create the table first, then insert what a query of its own gave"))
 	}
 	a.change().pins(into.Rel, "SELECT")
 	if a.sharded == "" {
@@ -87,7 +90,7 @@ func (a *analyzer) tempAs(into *pg.IntoClause) {
 
 func (ch *schemaChange) tempView(v *pg.ViewStmt) {
 	if v.Query.GetSelectStmt() == nil {
-		refuse("this kind of view is not supported", "")
+		fail(sqlstate.Refusal("CLV-0822", "this kind of view is not supported"))
 	}
 	ch.readsNoSettings(v.Query)
 	if err := ch.define(v.Query.GetSelectStmt()); err != nil {
@@ -95,10 +98,12 @@ func (ch *schemaChange) tempView(v *pg.ViewStmt) {
 	}
 	if ch.has.catalog {
 		// The router does not know temporary views, so it could not refuse to write through it.
-		refuse("a temporary view of system catalogs is not supported", "create a view that lasts, or use WITH")
+		fail(sqlstate.Refusal("CLV-0823", "a temporary view of system catalogs is not supported").
+			WithHint("create a view that lasts, or use WITH"))
 	}
 	if ch.has.sharded {
-		refuse("a temporary view over sharded tables is not supported", "create a view that lasts, or use WITH")
+		fail(sqlstate.Refusal("CLV-0824", "a temporary view over sharded tables is not supported").
+			WithHint("create a view that lasts, or use WITH"))
 	}
 	ch.pins(v.View, "CREATE VIEW")
 }
@@ -130,15 +135,18 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 				code = list[0].GetString_().GetSval()
 			}
 		case "set", "support":
-			refuse("SET and SUPPORT of a function in pg_temp are not supported", "make the function in another schema")
+			fail(sqlstate.Refusal("CLV-0825", "SET and SUPPORT of a function in pg_temp are not supported").
+				WithHint("make the function in another schema"))
 		}
 	}
 	name := strs(f.Funcname)[1]
 	if own := isBuiltin(name); own {
-		refuse("a function in pg_temp with the name of one of PostgreSQL's own ("+name+") is not supported", "give it another name")
+		fail(sqlstate.Refusal("CLV-0826", "a function in pg_temp with the name of one of PostgreSQL's own (%s) is not supported", name).
+			WithHint("give it another name"))
 	}
 	if f.IsProcedure || f.SqlBody != nil || !readable(language) {
-		refuse("of functions in pg_temp only those in SQL and PL/pgSQL are supported, with the body as a text, and no procedures", "make it in another schema")
+		fail(sqlstate.Refusal("CLV-0827", "of functions in pg_temp only those in SQL and PL/pgSQL are supported, with the body as a text, and no procedures").
+			WithHint("make it in another schema"))
 	}
 	for _, p := range f.Parameters {
 		ch.expressions([]*pg.Node{p.GetFunctionParameter().GetDefexpr()})
@@ -147,7 +155,8 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 	b.reads = !returnsTrigger(f) // it is called where no statement names it
 	read := language == "sql" && b.sql(code) || language == "plpgsql" && b.plpgsql(ch.sql)
 	if !read || !ch.onlyDefault(b, code) {
-		refuse("a function in pg_temp with this body is not supported: it could read or write rows that other shards have, or act on its session", "without EXECUTE, set_config() and the like, and sharded and reference tables, it is taken")
+		fail(sqlstate.Refusal("CLV-0828", "a function in pg_temp with this body is not supported: it could read or write rows that other shards have, or act on its session").
+			WithHint("without EXECUTE, set_config() and the like, and sharded and reference tables, it is taken"))
 	}
 	ch.leavesTemp("CREATE FUNCTION")
 }
@@ -155,7 +164,8 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 // tempCall notes the call of a function in pg_temp, which is what createTempFunction lets through. It may write.
 func (fx *effects) tempCall(names []string) {
 	if fx.st.DDL != nil || fx.touched.defining {
-		refuse("a function in pg_temp cannot be called in a definition", "make the function in another schema")
+		fail(sqlstate.Refusal("CLV-0829", "a function in pg_temp cannot be called in a definition").
+			WithHint("make the function in another schema"))
 	}
 	fx.st.TempCall = true
 	fx.temporaryCall, fx.preferDefault, fx.locks, fx.volatile = strings.Join(names, "."), true, true, true

@@ -6,6 +6,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Types of pg_temp, row types of temporary tables among them, come first where a name of a type is looked up, before those of
@@ -152,7 +154,8 @@ func (ch *schemaChange) changesTempTypes(n *pg.Node) bool {
 		return false
 	}
 	if temporary < len(changed) {
-		refuse("types in pg_temp and others in one statement are not supported", "use one statement for each")
+		fail(sqlstate.Refusal("CLV-0830", "types in pg_temp and others in one statement are not supported").
+			WithHint("use one statement for each"))
 	}
 	if d := n.GetAlterDomainStmt(); d != nil {
 		ch.expressions([]*pg.Node{d.Def})
@@ -187,7 +190,8 @@ func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 		ch.rangeType(v.CreateRangeStmt)
 		for _, p := range v.CreateRangeStmt.Params {
 			if p.GetDefElem().GetDefname() == "multirange_type_name" {
-				refuse("MULTIRANGE_TYPE_NAME of a type in pg_temp is not supported", "leave it out: the multirange gets a name of its own")
+				fail(sqlstate.Refusal("CLV-0831", "MULTIRANGE_TYPE_NAME of a type in pg_temp is not supported").
+					WithHint("leave it out: the multirange gets a name of its own"))
 			}
 		}
 		return ch.tempType(names, "CREATE TYPE")
@@ -214,10 +218,11 @@ func (ch *schemaChange) tempType(names []string, tag string) bool {
 // leavesTempType makes the statement one that gives a type in pg_temp a name.
 func (ch *schemaChange) leavesTempType(name, tag string) {
 	if sh, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && !sh.Can().Types {
-		refuse("a type in pg_temp is not supported on a SQLite shard", "use a PostgreSQL shard")
+		fail(sqlstate.Refusal("CLV-0832", "a type in pg_temp is not supported on a SQLite shard").WithHint("use a PostgreSQL shard"))
 	}
 	if r := ch.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
-		refuse("a type in pg_temp cannot have the name of "+quoteName(r.schema, r.name)+", whose row type it would hide", "give it another name")
+		fail(sqlstate.Refusal("CLV-0833", "a type in pg_temp cannot have the name of %s, whose row type it would hide", quoteName(r.schema, r.name)).
+			WithHint("give it another name"))
 	}
 	ch.leavesTemp(tag)
 	ch.st.TempType = name

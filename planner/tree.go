@@ -26,7 +26,8 @@ func (a *analyzer) text(stmt *pg.Node) (string, error) {
 	if out, ok := restate(stmt); ok && a.p.check(out) == nil {
 		return out, nil
 	}
-	return "", sqlstate.Refuse("the statement has a form that the router cannot rewrite for several shards", "write it in a simpler way, or add the shard key to the WHERE clause")
+	return "", sqlstate.Refusal("CLV-0272", "the statement has a form that the router cannot rewrite for several shards").
+		WithHint("write it in a simpler way, or add the shard key to the WHERE clause")
 }
 
 // inspect calls f for m and all below it, parents first; f says whether to go below.
@@ -180,7 +181,7 @@ func ownNames(sql string) error {
 	text := strings.ToLower(sql)
 	for _, prefix := range []string{RelationPrefix, hiddenPrefix} {
 		if strings.Contains(text, prefix) {
-			return sqlstate.Refuse("names that begin with "+prefix+" are the router's own", "use another name")
+			return sqlstate.Refusal("CLV-0273", "names that begin with %s are the router's own", prefix).WithHint("use another name")
 		}
 	}
 	return nil

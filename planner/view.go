@@ -46,7 +46,8 @@ func (r *viewReach) count(to *touched, rel relation) {
 		r.sharded, r.reference, r.whole = r.sharded || in.sharded, r.reference || in.reference, r.whole || in.whole
 		r.catalog = r.catalog || in.catalog
 	case rel.virtual:
-		refuse("table "+quoteName(rel.schema, rel.name)+" is answered by the router and cannot be in a view", "read it in a statement of its own")
+		fail(sqlstate.Refusal("CLV-0712", "table %s is answered by the router and cannot be in a view", quoteName(rel.schema, rel.name)).
+			WithHint("read it in a statement of its own"))
 	case rel.table == nil:
 		r.whole = true // the catalogue, or a table that the map does not know
 		r.catalog = r.catalog || rel.catalog
@@ -83,7 +84,8 @@ func (to *touched) reachOf(v *shardmap.View) viewReach {
 func (to *touched) everywhereView(v *shardmap.View) bool {
 	r := to.reachOf(v)
 	if r.unread != nil {
-		refuse("the router cannot tell which shards have the view "+v.QualifiedName()+": "+sqlstate.As(r.unread).Message, "drop the view, and create it with a definition that the router can read")
+		fail(sqlstate.Refusal("CLV-0713", "the router cannot tell which shards have the view %s: %s", v.QualifiedName(), sqlstate.As(r.unread).Message).
+			WithHint("drop the view, and create it with a definition that the router can read"))
 	}
 	return !r.whole
 }
@@ -156,7 +158,8 @@ func (to *touched) names(tree *pg.ParseResult, st *Statement, err error) (*State
 	case *pg.Node_DropStmt, *pg.Node_IndexStmt:
 		return st, nil // the default shard has the view, and says that it is no table
 	}
-	return nil, sqlstate.Refuse("this statement is not supported for the view "+to.viewRefs[0].view.QualifiedName()+", which is over a sharded or reference table", "name the tables that it reads")
+	return nil, sqlstate.Refusal("CLV-0714", "this statement is not supported for the view %s, which is over a sharded or reference table", to.viewRefs[0].view.QualifiedName()).
+		WithHint("name the tables that it reads")
 }
 
 // keeps reports whether a statement that was analysed goes to the default shard
@@ -219,7 +222,8 @@ func (a *analyzer) expandText() (text string, err error) {
 		before := ""
 		switch {
 		case a.word(i-1, "only"):
-			refuse("ONLY before the view "+r.view.QualifiedName()+" is not supported", "leave ONLY out: a view has no children")
+			fail(sqlstate.Refusal("CLV-0715", "ONLY before the view %s is not supported", r.view.QualifiedName()).
+				WithHint("leave ONLY out: a view has no children"))
 		case a.word(i-1, "table") && r.rel.Alias == nil:
 			from, before = ts[i-1].Start, "SELECT * FROM "
 		}
@@ -248,7 +252,8 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []edit) {
 			name = r.rel.Alias.Aliasname
 		}
 		if views[name] != nil && views[name] != r.view {
-			refuse("pg_typeof beside two views named "+name+" is not supported", "give them other names")
+			fail(sqlstate.Refusal("CLV-0716", "pg_typeof beside two views named %s is not supported", name).
+				WithHint("give them other names"))
 		}
 		views[name] = r.view
 	}
@@ -270,7 +275,8 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []edit) {
 		}
 		i := a.tokenAt(f.Args[0].GetColumnRef().GetLocation())
 		if column || i < 0 {
-			refuse("pg_typeof of "+names[0]+", which may be a view or a column, is not supported", "name the column with its table")
+			fail(sqlstate.Refusal("CLV-0717", "pg_typeof of %s, which may be a view or a column, is not supported", names[0]).
+				WithHint("name the column with its table"))
 		}
 		edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i].End, text: "NULL::" + quoteAlways(view.Schema) + "." + quoteAlways(view.Name)})
 		return true
@@ -306,7 +312,8 @@ func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []edit) {
 		view := v.Fields[1].GetString_().GetSval()
 		i := a.tokenAt(v.Location)
 		if i < 0 || i+2 >= len(a.tokens()) || !a.punct(i+1, '.') || taken[view] {
-			refuse("a column named with the schema of the view "+view+" cannot be told apart here", "name it with the view alone: "+quoteIdent(view)+"."+"column")
+			fail(sqlstate.Refusal("CLV-0718", "a column named with the schema of the view %s cannot be told apart here", view).
+				WithHint("name it with the view alone: %s.column", quoteIdent(view)))
 		}
 		edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i+2].Start})
 	}
@@ -323,14 +330,14 @@ func (ch *schemaChange) createView(v *pg.ViewStmt) {
 	}
 	name := ch.created(v.View)
 	if v.Query.GetSelectStmt() == nil {
-		refuse("this kind of view is not supported", "")
+		fail(sqlstate.Refusal("CLV-0822", "this kind of view is not supported"))
 	}
 	ch.readsNoSettings(v.Query)
 	if err := ch.define(v.Query.GetSelectStmt()); err != nil {
 		fail(err)
 	}
 	if ch.sequence != "" {
-		refuse("a view that calls "+ch.sequence+"() is not supported", "call it in the statement")
+		fail(sqlstate.Refusal("CLV-0719", "a view that calls %s() is not supported", ch.sequence).WithHint("call it in the statement"))
 	}
 	ch.everywhere("create view", "CREATE VIEW")
 	st.DDL.Objects, st.DDL.Unknown, st.DDL.Spread, st.Temp = true, ch.has.unknown, ch.has.sharded, v.View.Relname
@@ -352,7 +359,8 @@ func (ch *schemaChange) createView(v *pg.ViewStmt) {
 func (ns *namespace) readsNoSettings(query *pg.Node) {
 	inspect(query, func(m proto.Message) bool {
 		if v, ok := m.(*pg.RangeVar); ok && v.Relname == "pg_settings" && ns.relation(v).catalog {
-			refuse("a view of pg_settings is not supported", "read pg_settings itself, or use SHOW and current_setting()")
+			fail(sqlstate.Refusal("CLV-0720", "a view of pg_settings is not supported").
+				WithHint("read pg_settings itself, or use SHOW and current_setting()"))
 		}
 		return true
 	})
@@ -390,13 +398,14 @@ func (ch *schemaChange) materialized(c *pg.CreateTableAsStmt) {
 	ch.created(c.Into.GetRel())
 	q := c.Query.GetSelectStmt()
 	if q == nil {
-		refuse("CREATE MATERIALIZED VIEW from EXECUTE is not supported", "write the query out")
+		fail(sqlstate.Refusal("CLV-1116", "CREATE MATERIALIZED VIEW from EXECUTE is not supported").WithHint("write the query out"))
 	}
 	if err := ch.define(q); err != nil {
 		fail(err)
 	}
 	if ch.has.spread() {
-		refuse("a materialized view over sharded or reference tables is not supported", "use a view, or create a table and INSERT ... SELECT into it")
+		fail(sqlstate.Refusal("CLV-0721", "a materialized view over sharded or reference tables is not supported").
+			WithHint("use a view, or create a table and INSERT ... SELECT into it"))
 	}
 	ch.st.Kind, ch.st.Tag = DDLKind, "SELECT"
 	ch.st.DDL.Op = "create materialized view"

@@ -2,6 +2,8 @@ package planner
 
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // maySpecial reports whether selectSpecial may know a SELECT: most need no look of it.
@@ -58,7 +60,7 @@ func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
 
 func (ss *sessionStatement) call(f *pg.FuncCall, name, column string) {
 	if f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || f.AggOrder != nil {
-		refuse("cleave."+name+"() takes plain arguments only", "")
+		fail(sqlstate.Refusal("CLV-1249", "cleave.%s() takes plain arguments only", name))
 	}
 	if column == "" {
 		column = name
@@ -106,6 +108,7 @@ func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
 		}
 		return arg
 	}
-	refuse("cleave."+fn+"() takes literals, parameters and ARRAY[...] of them only", "compute the value first")
+	fail(sqlstate.Refusal("CLV-1250", "cleave.%s() takes literals, parameters and ARRAY[...] of them only", fn).
+		WithHint("compute the value first"))
 	return CallArg{}
 }

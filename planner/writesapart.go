@@ -4,6 +4,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // A WITH query that changes rows over several shards is a statement of its own: it is
@@ -54,30 +55,34 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 		rv := changedBy(c.Ctequery)
 		u := wp.second.byRef[rv]
 		if u == nil || u.rel.table == nil {
-			refuse("a WITH query that changes rows of a table that the router does not know is not supported in a statement over several shards", "run it as a statement of its own, in one transaction")
+			fail(sqlstate.Refusal("CLV-0349", "a WITH query that changes rows of a table that the router does not know is not supported in a statement over several shards").
+				WithHint("run it as a statement of its own, in one transaction"))
 		}
 		t := u.rel.table
 		if w.Recursive {
-			refuse("WITH RECURSIVE with a query that changes rows is not supported in a statement over several shards", "run it as a statement of its own, in one transaction")
+			fail(sqlstate.Refusal("CLV-0350", "WITH RECURSIVE with a query that changes rows is not supported in a statement over several shards").
+				WithHint("run it as a statement of its own, in one transaction"))
 		}
 		inside := map[*pg.RangeVar]bool{}
 		eachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
 		for _, o := range wp.second.uses {
 			if o.rel.table == t && !inside[o.ref] {
-				refuse("table "+quoteName(t.Schema, t.Name)+" is changed by a WITH query and named again in a statement over several shards, where the rest could see the change",
-					"run the WITH query as a statement of its own, in one transaction")
+				fail(sqlstate.Refusal("CLV-0351", "table %s is changed by a WITH query and named again in a statement over several shards, where the rest could see the change", quoteName(t.Schema, t.Name)).
+					WithHint("run the WITH query as a statement of its own, in one transaction"))
 			}
 		}
 		for _, before := range w.Ctes[:i] {
 			b := before.GetCommonTableExpr()
 			eachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) {
 				if v.Schemaname == "" && v.Relname == b.Ctename && b.GetCtequery().GetSelectStmt() == nil {
-					refuse("a WITH query that changes rows reads what another one returned, in a statement over several shards", "run the first one as a statement of its own, in one transaction")
+					fail(sqlstate.Refusal("CLV-0352", "a WITH query that changes rows reads what another one returned, in a statement over several shards").
+						WithHint("run the first one as a statement of its own, in one transaction"))
 				}
 			})
 		}
 		if written[t] {
-			refuse("two WITH queries change table "+quoteName(t.Schema, t.Name)+" in a statement over several shards", "use two statements")
+			fail(sqlstate.Refusal("CLV-0353", "two WITH queries change table %s in a statement over several shards", quoteName(t.Schema, t.Name)).
+				WithHint("use two statements"))
 		}
 		written[t] = true
 		out = append(out, changeOf(c.Ctequery, t))
@@ -147,7 +152,8 @@ func (x *modifying) write(n *pg.Node) *pg.Node {
 			with = &v.DeleteStmt.WithClause
 		}
 		if with == nil || *with != nil {
-			refuse("a WITH query that changes rows and reads another one is not supported in this form over several shards", "run it as a statement of its own, in one transaction")
+			fail(sqlstate.Refusal("CLV-0354", "a WITH query that changes rows and reads another one is not supported in this form over several shards").
+				WithHint("run it as a statement of its own, in one transaction"))
 		}
 		*with = &pg.WithClause{}
 		for _, c := range x.ctes {
@@ -156,7 +162,8 @@ func (x *modifying) write(n *pg.Node) *pg.Node {
 				continue // it is not named, see apart
 			}
 			if x.unstable(q.ProtoReflect()) {
-				refuse("a WITH query whose rows are not certain is read in several places of a statement over several shards", "run the query first")
+				fail(sqlstate.Refusal("CLV-0344", "a WITH query whose rows are not certain is read in several places of a statement over several shards").
+					WithHint("run the query first"))
 			}
 			(*with).Ctes = append((*with).Ctes, clone(c))
 		}

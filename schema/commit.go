@@ -55,7 +55,8 @@ func (t *Tx) Commit(ctx context.Context) error {
 	switch {
 	case t.rows && (!t.ran || t.unprepared || !canPrepare(parts)):
 		t.Rollback(ctx)
-		return sqlstate.Refuse("rows were written on several shards in the transaction, and not all of its shards can prepare it", "commit the schema change first")
+		return sqlstate.Refusal("CLV-1033", "rows were written on several shards in the transaction, and not all of its shards can prepare it").
+			WithHint("commit the schema change first")
 	case !t.ran:
 		return t.commitPlain(ctx, parts)
 	case len(parts) == 0:

@@ -190,47 +190,54 @@ func takenDefault(q *shardmap.Sequence, identity string) string {
 // refuse says what a table that is to be on several shards cannot have, and other shards
 // would not get.
 func (d *definition) refuse(table *shardmap.Table, functions []shardmap.Function) (found []error) {
-	no := func(why, hint string) {
-		e := sqlstate.Refuse(fmt.Sprintf("table %s: %s", table.QualifiedName(), why), hint)
+	no := func(e *sqlstate.Error) {
+		e.Message = "table " + table.QualifiedName() + ": " + e.Message
 		e.Schema, e.Table = table.Schema, table.Name
 		found = append(found, e)
 	}
 	if d.Persistence != "p" {
-		no("it is unlogged or temporary, and its rows could not be moved", "ALTER TABLE "+table.QualifiedName()+" SET LOGGED")
+		no(sqlstate.Refusal("CLV-0834", "it is unlogged or temporary, and its rows could not be moved").
+			WithHint("ALTER TABLE %s SET LOGGED", table.QualifiedName()))
 	}
 	if d.RLS {
-		no("it has row level security, whose policies could read other tables", "drop its policies, and: ALTER TABLE "+table.QualifiedName()+" DISABLE ROW LEVEL SECURITY")
+		no(sqlstate.Refusal("CLV-0964", "it has row level security, whose policies could read other tables").
+			WithHint("drop its policies, and: ALTER TABLE %s DISABLE ROW LEVEL SECURITY", table.QualifiedName()))
 	}
 	if d.Rules {
-		no("it has rules, which could reach rows of other shards", "drop the rules")
+		no(sqlstate.Refusal("CLV-0965", "it has rules, which could reach rows of other shards").WithHint("drop the rules"))
 	}
 	for _, x := range d.Constraints {
 		touchesKey := len(x.SetColumns) == 0 || slices.ContainsFunc(x.SetColumns, func(c string) bool { return slices.Contains(table.ShardKey, c) })
 		if x.Type == "f" && slices.ContainsFunc(x.Columns, func(c string) bool { return slices.Contains(table.ShardKey, c) }) &&
 			(x.OnUpdate == "n" || x.OnUpdate == "d" || (x.OnDelete == "n" || x.OnDelete == "d") && touchesKey) {
-			no("foreign key "+ident(x.Name)+" would set the shard key to NULL or a default", "use CASCADE, RESTRICT or NO ACTION")
+			no(sqlstate.Refusal("CLV-0966", "foreign key %s would set the shard key to NULL or a default", ident(x.Name)).
+				WithHint("use CASCADE, RESTRICT or NO ACTION"))
 		}
 	}
 	for _, x := range d.Indexes {
 		if !x.Valid {
-			no("index "+ident(x.Name)+" is not valid: it is being built, or that failed", "wait for it, or: REINDEX INDEX CONCURRENTLY "+ident(x.Name))
+			no(sqlstate.Refusal("CLV-0967", "index %s is not valid: it is being built, or that failed", ident(x.Name)).
+				WithHint("wait for it, or: REINDEX INDEX CONCURRENTLY %s", ident(x.Name)))
 		}
 	}
 	for _, g := range d.Triggers {
 		known := g.FunctionSchema == "pg_catalog" || slices.ContainsFunc(functions, func(f shardmap.Function) bool { return f.Schema == g.FunctionSchema && f.Name == g.Function })
 		switch {
 		case !known:
-			no("trigger "+ident(g.Name)+" calls "+g.FunctionSchema+"."+g.Function+"(), which is not known to read or write no table, so it could reach rows that other shards have",
-				"drop the trigger, or write its function without naming tables, in SQL or PL/pgSQL")
+			no(sqlstate.Refusal("CLV-0968", "trigger %s calls %s.%s(), which is not known to read or write no table, so it could reach rows that other shards have", ident(g.Name), g.FunctionSchema, g.Function).
+				WithHint("drop the trigger, or write its function without naming tables, in SQL or PL/pgSQL"))
 		case strings.Contains(g.Definition, " REFERENCING "):
-			no("trigger "+ident(g.Name)+" has transition tables, which would hold one shard's rows only", "use FOR EACH ROW")
+			no(sqlstate.Refusal("CLV-0969", "trigger %s has transition tables, which would hold one shard's rows only", ident(g.Name)).
+				WithHint("use FOR EACH ROW"))
 		case g.Enabled != "O" && g.Enabled != "D":
-			no("trigger "+ident(g.Name)+" is enabled for replicas, and would fire again for rows that move", "ALTER TABLE "+table.QualifiedName()+" ENABLE TRIGGER "+ident(g.Name))
+			no(sqlstate.Refusal("CLV-0970", "trigger %s is enabled for replicas, and would fire again for rows that move", ident(g.Name)).
+				WithHint("ALTER TABLE %s ENABLE TRIGGER %s", table.QualifiedName(), ident(g.Name)))
 		}
 	}
 	for _, y := range d.Types {
 		if y.Extension == "" && y.Kind != "e" && y.Kind != "d" {
-			no("type "+y.Schema+"."+y.Name+" is neither an enum nor a domain, and is not made on other shards by itself", "make it on the other shards first, or use another type")
+			no(sqlstate.Refusal("CLV-0971", "type %s.%s is neither an enum nor a domain, and is not made on other shards by itself", y.Schema, y.Name).
+				WithHint("make it on the other shards first, or use another type"))
 		}
 	}
 	return found
@@ -375,7 +382,8 @@ func (t *Tx) Columns(ctx context.Context, as *planner.CreateAs) (string, error) 
 		return "", t.fail(err)
 	}
 	if !p.can.Catalogue {
-		return "", t.fail(sqlstate.Refuse("CREATE TABLE AS of a sharded or reference table is not supported where the default shard is no PostgreSQL", "create the table, then INSERT ... SELECT"))
+		return "", t.fail(sqlstate.Refusal("CLV-0972", "CREATE TABLE AS of a sharded or reference table is not supported where the default shard is no PostgreSQL").
+			WithHint("create the table, then INSERT ... SELECT"))
 	}
 	for _, sql := range []string{"SAVEPOINT " + columnsSave, as.Probe} {
 		if _, err := p.run(ctx, sql); err != nil {

@@ -88,14 +88,17 @@ func (p *part) loose(ctx context.Context, over *shardmap.Snapshot, name *planner
 		if _, view := over.View(schema, relation); table || view {
 			return false, again(qualified(schema, relation) + " was changed by another session meanwhile"), nil
 		}
-		return false, sqlstate.Refuse("the shard map does not know "+qualified(schema, relation), "SELECT * FROM cleave.tables shows the tables; create new ones through the router"), nil
+		return false, sqlstate.Refusal("CLV-0976", "the shard map does not know %s", qualified(schema, relation)).
+			WithHint("SELECT * FROM cleave.tables shows the tables; create new ones through the router"), nil
 	case "i", "I":
 		if table, ok := over.Table(row[3].String, row[4].String); ok && table.Kind != shardmap.Whole {
-			return false, sqlstate.Refuse("ALTER TABLE of an index of a sharded or reference table is not supported", "ALTER INDEX "+qualified(schema, relation)), nil
+			return false, sqlstate.Refusal("CLV-0977", "ALTER TABLE of an index of a sharded or reference table is not supported").
+				WithHint("ALTER INDEX %s", qualified(schema, relation)), nil
 		}
 	case "S":
 		if _, ok := over.Sequence(schema, relation); ok {
-			return false, sqlstate.Refuse("this change of a sequence of the cluster is not supported", "ALTER SEQUENCE"), nil
+			return false, sqlstate.Refusal("CLV-0530", "this change of a sequence of the cluster is not supported").
+				WithHint("ALTER SEQUENCE"), nil
 		}
 	}
 	return false, nil, nil

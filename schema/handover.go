@@ -136,12 +136,13 @@ func (p *part) takeSequence(ctx context.Context, sequences []shardmap.Sequence, 
 	}
 	for _, u := range s.Users {
 		if !slices.ContainsFunc(names, func(n planner.TableName) bool { return n.Schema == u[0] && n.Name == u[1] }) {
-			return nil, "", sqlstate.Refuse(fmt.Sprintf("sequence %s also gives values to table %s, which stays whole", local, qualified(u[0], u[1])),
-				"give that table a sequence of its own first")
+			return nil, "", sqlstate.Refusal("CLV-0531", "sequence %s also gives values to table %s, which stays whole", local, qualified(u[0], u[1])).
+				WithHint("give that table a sequence of its own first")
 		}
 	}
 	if s.Increment < 1 || s.Cycle {
-		return nil, "", sqlstate.Refuse(fmt.Sprintf("sequence %s counts down, or begins anew at its end", local), "ALTER SEQUENCE "+local+" NO CYCLE, with a positive increment")
+		return nil, "", sqlstate.Refusal("CLV-0532", "sequence %s counts down, or begins anew at its end", local).
+			WithHint("ALTER SEQUENCE %s NO CYCLE, with a positive increment", local)
 	}
 	res, err := p.run(ctx, "SELECT last_value FROM "+local)
 	if err != nil {

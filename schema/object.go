@@ -147,8 +147,8 @@ func keptPure(was, is []shardmap.Function, all []planner.FunctionSource) error {
 		same := func(schema, name string) bool { return schema == f.Schema && name == f.Name }
 		if !slices.ContainsFunc(is, func(o shardmap.Function) bool { return same(o.Schema, o.Name) && o.Kind != "u" }) &&
 			slices.ContainsFunc(all, func(o planner.FunctionSource) bool { return same(o.Schema, o.Name) }) {
-			return sqlstate.Refuse("function "+f.QualifiedName()+" is known to read no table, and would no longer be: what calls it on a shard relies on that",
-				"give the new function another name, or drop the old one first")
+			return sqlstate.Refusal("CLV-0722", "function %s is known to read no table, and would no longer be: what calls it on a shard relies on that", f.QualifiedName()).
+				WithHint("give the new function another name, or drop the old one first")
 		}
 	}
 	return nil

@@ -158,7 +158,8 @@ func (p *part) inPath(ctx context.Context, schema, what string) error {
 	if err != nil || ok {
 		return err
 	}
-	return sqlstate.Refuse("schema \""+schema+"\", the first of the search_path, does not exist, so that the router does not know where the "+what+" is to be", "name the "+what+"'s schema")
+	return sqlstate.Refusal("CLV-0534", `schema "%s", the first of the search_path, does not exist, so that the router does not know where the %s is to be`, schema, what).
+		WithHint("name the %s's schema", what)
 }
 
 // mapOnly carries out a change of sequences: on the map alone, under the lock of
@@ -359,8 +360,8 @@ func withRows(err error, d *planner.DDL) error {
 	if !d.Functions || d.Op != "alter table" || own.Code != sqlstate.ObjectNotInState {
 		return err
 	}
-	return sqlstate.Refuse("the router makes the values of the new column, and cannot make them for the rows that the table has ("+own.Message+")",
-		"in one transaction: ALTER TABLE t ADD COLUMN c bigint; UPDATE t SET c = <what is unique, for instance the key>; CREATE SEQUENCE s OWNED BY t.c; SELECT setval('s', <the highest c>); ALTER TABLE t ALTER COLUMN c SET DEFAULT nextval('s')")
+	return sqlstate.Refusal("CLV-0535", "the router makes the values of the new column, and cannot make them for the rows that the table has (%s)", own.Message).
+		WithHint("in one transaction: ALTER TABLE t ADD COLUMN c bigint; UPDATE t SET c = <what is unique, for instance the key>; CREATE SEQUENCE s OWNED BY t.c; SELECT setval('s', <the highest c>); ALTER TABLE t ALTER COLUMN c SET DEFAULT nextval('s')")
 }
 
 // generated compares what a shard's defaults say with what routers generate.

@@ -157,13 +157,6 @@ func Wrap(err error, code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Err: err}
 }
 
-// Refuse returns the 0A000 error of a statement that cannot be answered
-// exactly: why says the reason, hint what would make it work. It is the way of before
-// [Refusal], for those that have no id yet.
-func Refuse(why, hint string) *Error {
-	return &Error{Code: FeatureNotSupported, Message: why, Hint: hint}
-}
-
 // ChangedResult returns the error of a prepared statement whose columns are others now. pgjdbc and
 // ActiveRecord know it by its routine, and prepare the statement anew.
 func ChangedResult() *Error {

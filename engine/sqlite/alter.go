@@ -37,7 +37,7 @@ func (c *Conn) rewrite(t *translator, d *tableDef) {
 
 func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
 	if s.Objtype != pg.ObjectType_OBJECT_TABLE {
-		refuseSQL("ALTER of this kind of object")
+		refuseSQL("CLV-2001", "ALTER of this kind of object")
 	}
 	d := c.findAlter(t, s.Relation, s.MissingOk)
 	if d == nil {
@@ -48,7 +48,8 @@ func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
 		for _, n := range s.Cmds {
 			if n.GetAlterTableCmd().GetDef().GetColumnDef().GetRawDefault() != nil && n.GetAlterTableCmd().Subtype == pg.AlterTableType_AT_AlterColumnType {
 				// PostgreSQL reads the row as it was before all of them.
-				refuse("USING beside other changes in one ALTER TABLE is not supported on a SQLite shard", "Use one ALTER TABLE for each.")
+				fail(sqlstate.Refusal("CLV-2002", "USING beside other changes in one ALTER TABLE is not supported on a SQLite shard").
+					WithHint("Use one ALTER TABLE for each."))
 			}
 		}
 	}
@@ -143,13 +144,13 @@ func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd)
 		// A file always finds a row by its primary key, or by all of it: what a PostgreSQL shard of the
 		// same cluster needs is so already.
 		if cmd.Def.GetReplicaIdentityStmt().GetIdentityType() == "n" {
-			refuseSQL("this form of ALTER TABLE")
+			refuseSQL("CLV-2003", "this form of ALTER TABLE")
 		}
 	case pg.AlterTableType_AT_ChangeOwner:
-		refuseSQL("this form of ALTER TABLE")
+		refuseSQL("CLV-2003", "this form of ALTER TABLE")
 	default:
-		refuse("this form of ALTER TABLE is not supported on a SQLite shard",
-			"It does ADD/DROP COLUMN, ALTER COLUMN .. TYPE, RENAME, SET/DROP DEFAULT, SET/DROP NOT NULL and ADD/DROP CONSTRAINT.")
+		fail(sqlstate.Refusal("CLV-2004", "this form of ALTER TABLE is not supported on a SQLite shard").
+			WithHint("It does ADD/DROP COLUMN, ALTER COLUMN .. TYPE, RENAME, SET/DROP DEFAULT, SET/DROP NOT NULL and ADD/DROP CONSTRAINT."))
 	}
 }
 
@@ -205,12 +206,13 @@ func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTabl
 func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTableCmd) {
 	def, col := cmd.Def.GetColumnDef(), c.columnOf(d, cmd.Name)
 	if d.Guard != nil && slices.Contains(d.Guard.Columns, col.Name) {
-		refuse("the column \""+col.Name+"\" is part of the shard key", "The type of a shard key cannot be changed.")
+		fail(sqlstate.Refusal("CLV-2005", `the column "%s" is part of the shard key`, col.Name).
+			WithHint("The type of a shard key cannot be changed."))
 	}
 	typ, mod := t.typeOf(def.TypeName)
 	if def.CollClause != nil || !value.Storable(typ) || !sameRepresentation(col.Type, typ) {
-		refuse("a change of a column's type from "+value.FormatType(col.Type, col.Mod)+" to "+value.FormatType(typ, mod)+" is not supported on a SQLite shard",
-			"Add a column of the new type, fill it, drop the old one and rename the new.")
+		fail(sqlstate.Refusal("CLV-2006", "a change of a column's type from %s to %s is not supported on a SQLite shard", value.FormatType(col.Type, col.Mod), value.FormatType(typ, mod)).
+			WithHint("Add a column of the new type, fill it, drop the old one and rename the new."))
 	}
 	row := c.rowTranslator(old, "", "transform expressions")
 	val := expr{sql: quote.Ident(col.Name), typ: col.Type, mod: col.Mod}
@@ -226,14 +228,16 @@ func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTab
 	t.defaultOf(d, col) // fails if it does not fit
 	if val.sql != quote.Ident(col.Name) {
 		if c.inForeignKey(d, col.Num) {
-			refuse("a change of the values of column \""+col.Name+"\" of a foreign key with its type is not supported on a SQLite shard", "Drop the foreign key, change the type, and add the key again.")
+			fail(sqlstate.Refusal("CLV-2007", `a change of the values of column "%s" of a foreign key with its type is not supported on a SQLite shard`, col.Name).
+				WithHint("Drop the foreign key, change the type, and add the key again."))
 		}
 		c.endCaptures(old)
 		c.withoutGuard(d, "update", func() {
 			err := c.exec("UPDATE main." + quote.Ident(d.sqlName()) + " SET " + quote.Ident(col.Name) + " = " + val.sql)
 			if c.env.Err == nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
 				// Row by row, that is: PostgreSQL looks when all rows are changed.
-				refuse("a change of the type of column \""+col.Name+"\" that breaks a constraint is not supported on a SQLite shard", "Change the values first, or drop the constraint.")
+				fail(sqlstate.Refusal("CLV-2008", `a change of the type of column "%s" that breaks a constraint is not supported on a SQLite shard`, col.Name).
+					WithHint("Change the values first, or drop the constraint."))
 			}
 			c.must(err)
 		})
@@ -314,7 +318,7 @@ func (c *Conn) checkRows(t *translator, d *tableDef, k *constraintDef) {
 
 func (c *Conn) alterAddConstraint(t *translator, old, d *tableDef, k *pg.Constraint) {
 	if k.SkipValidation && !k.InitiallyValid {
-		refuseSQL("NOT VALID")
+		refuseSQL("CLV-2009", "NOT VALID")
 	}
 	c.addConstraints(t, d, []columnConstraint{{con: k}})
 	if len(d.Constraints) == len(old.Constraints) {
@@ -371,12 +375,13 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 	if d.Guard != nil {
 		for _, n := range d.Guard.Columns {
 			if n == col.Name {
-				refuse("the column \""+col.Name+"\" is part of the shard key", "The shard key of a table cannot be dropped.")
+				fail(sqlstate.Refusal("CLV-2010", `the column "%s" is part of the shard key`, col.Name).
+					WithHint("The shard key of a table cannot be dropped."))
 			}
 		}
 	}
 	if len(d.live()) == 1 {
-		refuseSQL("a table without columns")
+		refuseSQL("CLV-2011", "a table without columns")
 	}
 	uses := func(nums []int16) bool {
 		for _, n := range nums {
@@ -462,7 +467,8 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 				failf(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", s.Newname, d.Name)
 			}
 			if o != col && strings.EqualFold(o.Name, s.Newname) {
-				refuse("a SQLite shard cannot have two columns whose names differ in case only", "Choose another name.")
+				fail(sqlstate.Refusal("CLV-2012", "a SQLite shard cannot have two columns whose names differ in case only").
+					WithHint("Choose another name."))
 			}
 		}
 		c.endCaptures(old)
@@ -533,7 +539,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		c.rewrite(t, d)
 		c.must(c.saveTable(d))
 	default:
-		refuseSQL("this RENAME")
+		refuseSQL("CLV-2013", "this RENAME")
 	}
 }
 
@@ -625,7 +631,7 @@ func (c *Conn) comment(t *translator, s *pg.CommentStmt) {
 		c.columnOf(d, items[len(items)-1].GetString_().GetSval()).Comment = s.Comment
 		c.must(c.saveTable(d))
 	default:
-		refuseSQL("COMMENT ON this kind of object")
+		refuseSQL("CLV-2014", "COMMENT ON this kind of object")
 	}
 }
 

@@ -431,7 +431,8 @@ func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedT
 	place := map[string]int{}
 	live := d.live()
 	if len(t.Columns) > columnsMax {
-		return nil, sqlstate.Refuse(fmt.Sprintf("a SQLite shard cannot move table %s: it has more than %d columns", d.Name, columnsMax), "Move it between PostgreSQL shards only.")
+		return nil, sqlstate.Refusal("CLV-2015", "a SQLite shard cannot move table %s: it has more than %d columns", d.Name, columnsMax).
+			WithHint("Move it between PostgreSQL shards only.")
 	}
 	for i, name := range t.Columns {
 		col := d.column(name)

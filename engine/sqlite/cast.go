@@ -1,11 +1,10 @@
 package sqlite
 
 import (
-	"fmt"
-
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // castRule says how values of some types become values of others.
@@ -147,5 +146,6 @@ func (t *translator) cast(e expr, to uint32) expr {
 }
 
 func cannotCast(from, to uint32) {
-	refuse(fmt.Sprintf("a SQLite shard cannot cast %s to %s exactly", value.TypeName(from), value.TypeName(to)), "See docs/sql-sqlite.md for the casts it has.")
+	fail(sqlstate.Refusal("CLV-2016", "a SQLite shard cannot cast %s to %s exactly", value.TypeName(from), value.TypeName(to)).
+		WithHint("See docs/sql-sqlite.md for the casts it has."))
 }

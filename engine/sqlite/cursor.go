@@ -111,7 +111,8 @@ func onlyForward(k *portal) error {
 	if k.cursor.noScroll {
 		return sqlstate.New(sqlstate.ObjectNotInState, "cursor can only scan forward").WithHint("Declare it with SCROLL option to enable backward scan.")
 	}
-	return sqlstate.Refuse("a cursor that was declared without SCROLL goes forward only on a SQLite shard", "Declare it with SCROLL.")
+	return sqlstate.Refusal("CLV-2019", "a cursor that was declared without SCROLL goes forward only on a SQLite shard").
+		WithHint("Declare it with SCROLL.")
 }
 
 // fetch gives the portal p the rows that a FETCH asks for.

@@ -93,9 +93,11 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 			return c.exec("ANALYZE")
 		})
 	case *pg.Node_CreateEnumStmt, *pg.Node_CompositeTypeStmt, *pg.Node_CreateDomainStmt, *pg.Node_DefineStmt:
-		return nil, sqlstate.Refuse("a SQLite shard has no types of one's own", "Use text with a CHECK constraint, or a PostgreSQL shard.")
+		return nil, sqlstate.Refusal("CLV-2020", "a SQLite shard has no types of one's own").
+			WithHint("Use text with a CHECK constraint, or a PostgreSQL shard.")
 	case *pg.Node_CreateSeqStmt, *pg.Node_AlterSeqStmt:
-		return nil, sqlstate.Refuse("a SQLite shard has no sequences: a rolled back transaction would give a number out twice", "Use uuid with gen_random_uuid(), or a PostgreSQL shard.")
+		return nil, sqlstate.Refusal("CLV-2021", "a SQLite shard has no sequences: a rolled back transaction would give a number out twice").
+			WithHint("Use uuid with gen_random_uuid(), or a PostgreSQL shard.")
 	}
 	name := strings.TrimPrefix(fmt.Sprintf("%T", raw.Stmt.GetNode()), "*pg_query.Node_")
 	return nil, value.Unsupported("the statement " + strings.TrimSuffix(name, "Stmt"))
@@ -130,11 +132,13 @@ func (c *Conn) checkNewName(schema, name string) {
 		failf(sqlstate.DuplicateTable, "relation \"%s\" already exists", name)
 	}
 	if folded {
-		refuse("a SQLite shard cannot have two relations whose names differ in case only (\""+name+"\")", "Choose another name.")
+		fail(sqlstate.Refusal("CLV-2022", `a SQLite shard cannot have two relations whose names differ in case only ("%s")`, name).
+			WithHint("Choose another name."))
 	}
 	lower := strings.ToLower(sqlObjectName(schema, name))
 	if strings.HasPrefix(lower, "sqlite_") || strings.HasPrefix(lower, "cleave_") && schema == publicSchema || schema == publicSchema && strings.Contains(name, ".") {
-		refuse("a SQLite shard cannot have a relation named \""+name+"\"", "Names must not begin with sqlite_ or cleave_, nor contain a dot.")
+		fail(sqlstate.Refusal("CLV-2023", `a SQLite shard cannot have a relation named "%s"`, name).
+			WithHint("Names must not begin with sqlite_ or cleave_, nor contain a dot."))
 	}
 }
 
@@ -185,7 +189,7 @@ func deparse(n *pg.Node) string {
 		LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE}}}}}}
 	s, err := pg.Deparse(tree)
 	if err != nil {
-		refuseSQL("this expression")
+		refuseSQL("CLV-2024", "this expression")
 	}
 	return strings.TrimPrefix(s, "SELECT ")
 }
@@ -211,13 +215,13 @@ func walkColumns(m proto.Message, fn func(*pg.ColumnRef)) {
 func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
 	switch {
 	case s.Relation.Relpersistence == "t":
-		refuseSQL("a temporary table")
+		refuseSQL("CLV-2025", "a temporary table")
 	case len(s.InhRelations) > 0 || s.Partspec != nil || s.Partbound != nil:
-		refuseSQL("inheritance and partitioning")
+		refuseSQL("CLV-2026", "inheritance and partitioning")
 	case s.OfTypename != nil:
-		refuseSQL("CREATE TABLE OF")
+		refuseSQL("CLV-2027", "CREATE TABLE OF")
 	case s.Tablespacename != "" || s.AccessMethod != "" && s.AccessMethod != "heap":
-		refuseSQL("a tablespace or access method")
+		refuseSQL("CLV-2028", "a tablespace or access method")
 	}
 	schema := c.creationSchema(s.Relation)
 	name := s.Relation.Relname
@@ -236,13 +240,13 @@ func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
 		case *pg.Node_Constraint:
 			constraints = append(constraints, columnConstraint{con: x.Constraint})
 		case *pg.Node_TableLikeClause:
-			refuseSQL("LIKE in CREATE TABLE")
+			refuseSQL("CLV-2029", "LIKE in CREATE TABLE")
 		default:
-			refuseSQL("this element of CREATE TABLE")
+			refuseSQL("CLV-2030", "this element of CREATE TABLE")
 		}
 	}
 	if len(d.Columns) == 0 {
-		refuseSQL("a table without columns")
+		refuseSQL("CLV-2011", "a table without columns")
 	}
 	c.addConstraints(t, d, constraints)
 	c.must(c.exec(c.tableSQL(t, d)))
@@ -278,7 +282,8 @@ func tableOptions(list []*pg.Node) []string {
 	for _, n := range list {
 		e := n.GetDefElem()
 		if e.Defnamespace != "" || e.Defname != "fillfactor" && !strings.HasPrefix(e.Defname, "autovacuum_") {
-			refuse("the storage parameter "+e.Defname+" is not supported on a SQLite shard", "Leave it out.")
+			fail(sqlstate.Refusal("CLV-2031", "the storage parameter %s is not supported on a SQLite shard", e.Defname).
+				WithHint("Leave it out."))
 		}
 		v := ""
 		if a := e.Arg; a != nil {
@@ -304,7 +309,8 @@ func (c *Conn) addColumn(t *translator, d *tableDef, n *pg.ColumnDef) []columnCo
 	}
 	for _, o := range d.live() {
 		if strings.EqualFold(o.Name, n.Colname) {
-			refuse("a SQLite shard cannot have two columns whose names differ in case only (\""+n.Colname+"\")", "Choose another name.")
+			fail(sqlstate.Refusal("CLV-2032", `a SQLite shard cannot have two columns whose names differ in case only ("%s")`, n.Colname).
+				WithHint("Choose another name."))
 		}
 	}
 	switch n.Colname {
@@ -312,25 +318,28 @@ func (c *Conn) addColumn(t *translator, d *tableDef, n *pg.ColumnDef) []columnCo
 		failf(sqlstate.DuplicateColumn, "column name \"%s\" conflicts with a system column name", n.Colname)
 	}
 	if last := n.TypeName.Names[len(n.TypeName.Names)-1].GetString_().GetSval(); strings.HasSuffix(last, "serial") || last == "serial4" || last == "serial8" || last == "serial2" {
-		refuse("a SQLite shard has no serial columns: a rolled back transaction would give a number out twice", "Use uuid DEFAULT gen_random_uuid(), or numbers of your own.")
+		fail(sqlstate.Refusal("CLV-2033", "a SQLite shard has no serial columns: a rolled back transaction would give a number out twice").
+			WithHint("Use uuid DEFAULT gen_random_uuid(), or numbers of your own."))
 	}
 	if len(d.Columns) >= 1600 {
 		failf("54011", "tables can have at most 1600 columns")
 	}
 	oid, mod := t.typeOf(n.TypeName)
 	if !value.Storable(oid) {
-		refuse("a SQLite shard cannot store columns of type "+value.FormatType(oid, mod), "It stores boolean, smallint, integer, bigint, numeric, double precision, text, varchar, char, uuid, bytea, date, time, timestamp, timestamptz, json and jsonb.")
+		fail(sqlstate.Refusal("CLV-2034", "a SQLite shard cannot store columns of type %s", value.FormatType(oid, mod)).
+			WithHint("It stores boolean, smallint, integer, bigint, numeric, double precision, text, varchar, char, uuid, bytea, date, time, timestamp, timestamptz, json and jsonb."))
 	}
 	if n.CollClause != nil {
 		name := n.CollClause.Collname[len(n.CollClause.Collname)-1].GetString_().GetSval()
 		switch name {
 		case "C", "POSIX", "default", "ucs_basic":
 		default:
-			refuse("a SQLite shard orders text by bytes (COLLATE \"C\") only", "Leave the COLLATE clause out, or use a PostgreSQL shard.")
+			fail(sqlstate.Refusal("CLV-2035", `a SQLite shard orders text by bytes (COLLATE "C") only`).
+				WithHint("Leave the COLLATE clause out, or use a PostgreSQL shard."))
 		}
 	}
 	if n.Compression != "" || n.StorageName != "" {
-		refuseSQL("COMPRESSION or STORAGE")
+		refuseSQL("CLV-2036", "COMPRESSION or STORAGE")
 	}
 	num := int16(len(d.Columns) + 1)
 	d.Columns = append(d.Columns, columnDef{Num: num, Name: n.Colname, Type: oid, Mod: mod})
@@ -422,7 +431,8 @@ func (c *Conn) addConstraints(t *translator, d *tableDef, list []columnConstrain
 			col = d.byNum(ck.column.Num)
 		}
 		if (k.Deferrable || k.Initdeferred) && k.Contype != pg.ConstrType_CONSTR_FOREIGN {
-			refuse("a deferrable UNIQUE or PRIMARY KEY constraint is not supported on a SQLite shard", "Foreign keys can be DEFERRABLE; leave it out here.")
+			fail(sqlstate.Refusal("CLV-2037", "a deferrable UNIQUE or PRIMARY KEY constraint is not supported on a SQLite shard").
+				WithHint("Foreign keys can be DEFERRABLE; leave it out here."))
 		}
 		switch k.Contype {
 		case pg.ConstrType_CONSTR_NULL:
@@ -464,13 +474,14 @@ func (c *Conn) addConstraints(t *translator, d *tableDef, list []columnConstrain
 		case pg.ConstrType_CONSTR_FOREIGN:
 			c.addForeignKey(t, d, k, col, named, taken)
 		case pg.ConstrType_CONSTR_IDENTITY:
-			refuse("a SQLite shard has no identity columns: a rolled back transaction would give a number out twice", "Use uuid DEFAULT gen_random_uuid(), or numbers of your own.")
+			fail(sqlstate.Refusal("CLV-2038", "a SQLite shard has no identity columns: a rolled back transaction would give a number out twice").
+				WithHint("Use uuid DEFAULT gen_random_uuid(), or numbers of your own."))
 		case pg.ConstrType_CONSTR_GENERATED:
-			refuseSQL("a generated column")
+			refuseSQL("CLV-2039", "a generated column")
 		case pg.ConstrType_CONSTR_EXCLUSION:
-			refuseSQL("an exclusion constraint")
+			refuseSQL("CLV-2040", "an exclusion constraint")
 		default:
-			refuseSQL("this constraint")
+			refuseSQL("CLV-2041", "this constraint")
 		}
 	}
 }
@@ -514,7 +525,7 @@ func (c *Conn) checkSQL(d *tableDef, text string) string {
 	t := c.rowTranslator(d, text, "check constraints")
 	e := t.boolean(n, "CHECK")
 	if t.volatile > 0 {
-		refuseSQL("a volatile function in a constraint or index")
+		refuseSQL("CLV-2042", "a volatile function in a constraint or index")
 	}
 	return e.sql
 }
@@ -536,7 +547,7 @@ func (c *Conn) rowTranslator(d *tableDef, text, clause string) *translator {
 
 func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *columnDef, named map[string]bool, taken func(string) bool) {
 	if k.NullsNotDistinct || len(k.Including) > 0 || k.Indexname != "" {
-		refuseSQL("this form of UNIQUE or PRIMARY KEY")
+		refuseSQL("CLV-2043", "this form of UNIQUE or PRIMARY KEY")
 	}
 	primary := k.Contype == pg.ConstrType_CONSTR_PRIMARY
 	if primary && d.primaryKey() != nil {
@@ -590,7 +601,8 @@ func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *colu
 
 func indexable(col *columnDef) {
 	if !value.Comparable(col.Type) && value.ClassOf(col.Type) != value.ClassBpchar {
-		refuse("a SQLite shard cannot index columns of type "+value.TypeName(col.Type), "Index a text column instead.")
+		fail(sqlstate.Refusal("CLV-2044", "a SQLite shard cannot index columns of type %s", value.TypeName(col.Type)).
+			WithHint("Index a text column instead."))
 	}
 }
 
@@ -598,18 +610,18 @@ var fkActions = map[string]string{"a": "NO ACTION", "r": "RESTRICT", "c": "CASCA
 
 func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *columnDef, named map[string]bool, taken func(string) bool) {
 	if k.FkMatchtype == "f" || k.FkMatchtype == "p" {
-		refuseSQL("MATCH FULL and MATCH PARTIAL")
+		refuseSQL("CLV-2045", "MATCH FULL and MATCH PARTIAL")
 	}
 	if len(k.FkDelSetCols) > 0 {
-		refuseSQL("ON DELETE SET with a list of columns")
+		refuseSQL("CLV-2046", "ON DELETE SET with a list of columns")
 	}
 	if k.SkipValidation && !k.InitiallyValid {
-		refuseSQL("NOT VALID")
+		refuseSQL("CLV-2009", "NOT VALID")
 	}
 	x := constraintDef{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction, Deferrable: k.Deferrable || k.Initdeferred, Deferred: k.Initdeferred}
 	for _, a := range []string{x.OnDelete, x.OnUpdate} {
 		if fkActions[a] == "" || a == "d" {
-			refuseSQL("the action SET DEFAULT of a foreign key")
+			refuseSQL("CLV-2047", "the action SET DEFAULT of a foreign key")
 		}
 	}
 	if col != nil {
@@ -678,7 +690,7 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 				fail(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
 					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], value.TypeName(a.Type), value.TypeName(b.Type)))
 			}
-			refuseSQL("a foreign key from " + value.TypeName(a.Type) + " to " + value.TypeName(b.Type))
+			refuseSQL("CLV-2048", "a foreign key from %s to %s", value.TypeName(a.Type), value.TypeName(b.Type))
 		}
 	}
 	x.Name = k.Conname

@@ -133,7 +133,7 @@ func (c *Conn) dropTables(list []*tableDef, cascade bool) {
 			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
 				ref := c.cat.byOID[k.RefTable]
 				if cascade {
-					refuseSQL("DROP TABLE CASCADE of a table that others refer to")
+					refuseSQL("CLV-2049", "DROP TABLE CASCADE of a table that others refer to")
 				}
 				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop table %s because other objects depend on it", ref.Name).
 					WithDetail("constraint %s on table %s depends on table %s", k.Name, o.Name, ref.Name).
@@ -236,7 +236,7 @@ func sameColumnsSet(nums []int16, cols []indexColumn) bool {
 func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 	name := s.Schemaname
 	if len(s.SchemaElts) > 0 {
-		refuseSQL("CREATE SCHEMA with elements")
+		refuseSQL("CLV-2050", "CREATE SCHEMA with elements")
 	}
 	if name == "" && s.Authrole != nil {
 		name = s.Authrole.Rolename
@@ -253,11 +253,13 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 	}
 	for o := range c.cat.schemas {
 		if strings.EqualFold(o, name) {
-			refuse("a SQLite shard cannot have two schemas whose names differ in case only", "Choose another name.")
+			fail(sqlstate.Refusal("CLV-2051", "a SQLite shard cannot have two schemas whose names differ in case only").
+				WithHint("Choose another name."))
 		}
 	}
 	if strings.Contains(name, ".") {
-		refuse("a SQLite shard cannot have a schema with a dot in its name", "Choose another name.")
+		fail(sqlstate.Refusal("CLV-2052", "a SQLite shard cannot have a schema with a dot in its name").
+			WithHint("Choose another name."))
 	}
 	oid := c.mustOID()
 	c.must(c.saveObject(oid, "schema", &schemaDef{OID: oid, Name: name}))
@@ -274,7 +276,7 @@ func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
 	}
 	if s.OID < firstUserOID {
 		if name == publicSchema {
-			refuseSQL("DROP SCHEMA public")
+			refuseSQL("CLV-2053", "DROP SCHEMA public")
 		}
 		failf(sqlstate.DependentObjects, "cannot drop schema %s because it is required by the database system", name)
 	}

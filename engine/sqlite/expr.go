@@ -51,7 +51,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 	case *pg.Node_NullTest:
 		a := t.expr(x.NullTest.Arg)
 		if a.row != nil {
-			refuseSQL("IS NULL of a row")
+			refuseSQL("CLV-2058", "IS NULL of a row")
 		}
 		if a.lit {
 			a = t.resolveText(a)
@@ -95,7 +95,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 		list := t.exprs(x.MinMaxExpr.Args)
 		typ, mod := t.toCommon(list, strings.ToUpper(name))
 		if !value.Comparable(typ) {
-			refuseSQL(strings.ToUpper(name) + " of " + value.TypeName(typ))
+			refuseSQL("CLV-2059", "%s of %s", strings.ToUpper(name), value.TypeName(typ))
 		}
 		args := []any{int(value.ClassOf(typ))}
 		for _, e := range list {
@@ -118,11 +118,11 @@ func (t *translator) exprNode(n *pg.Node) expr {
 	case *pg.Node_SetToDefault:
 		t.failAt(x.SetToDefault.Location, sqlstate.SyntaxError, "DEFAULT is not allowed in this context")
 	case *pg.Node_NamedArgExpr:
-		refuseSQL("a function call with named arguments")
+		refuseSQL("CLV-2060", "a function call with named arguments")
 	case *pg.Node_GroupingFunc:
-		refuseSQL("GROUPING")
+		refuseSQL("CLV-2061", "GROUPING")
 	}
-	refuseSQL(fmt.Sprintf("this expression (%s)", strings.TrimPrefix(fmt.Sprintf("%T", n.GetNode()), "*pg_query.Node_")))
+	refuseSQL("CLV-2062", "this expression (%s)", strings.TrimPrefix(fmt.Sprintf("%T", n.GetNode()), "*pg_query.Node_"))
 	return expr{}
 }
 
@@ -166,7 +166,7 @@ func (t *translator) constant(c *pg.A_Const) expr {
 		e.place = c.Location + 1
 		return e
 	}
-	refuseSQL("a bit string")
+	refuseSQL("CLV-2063", "a bit string")
 	return expr{}
 }
 
@@ -175,7 +175,7 @@ func (t *translator) columnRef(c *pg.ColumnRef) expr {
 	for _, f := range c.Fields {
 		if f.GetAStar() != nil {
 			if len(c.Fields) > 1 {
-				refuseSQL("a reference to a whole row")
+				refuseSQL("CLV-2064", "a reference to a whole row")
 			}
 			t.failAt(c.Location, sqlstate.SyntaxError, "row expansion via \"*\" is not supported here")
 		}
@@ -197,7 +197,7 @@ func (t *translator) columnRef(c *pg.ColumnRef) expr {
 				whole = whole || r.alias == parts[0] && !s.hidden
 			}
 			if whole {
-				refuseSQL("a reference to a whole row")
+				refuseSQL("CLV-2064", "a reference to a whole row")
 			}
 		}
 	}
@@ -220,7 +220,8 @@ func (t *translator) param(p *pg.ParamRef) expr {
 	if typ == 0 {
 		e.typ = pgoid.Unknown
 	} else if value.ClassOf(typ) == value.ClassNone {
-		refuse("a SQLite shard has no values of type "+value.TypeName(typ), "See docs/sql-sqlite.md for the types it has.")
+		fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(typ)).
+			WithHint("See docs/sql-sqlite.md for the types it has."))
 	}
 	return e
 }
@@ -294,7 +295,7 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 		name = builtinName(c.TypeName)
 	}
 	if a.row != nil {
-		refuseSQL("a cast of a row")
+		refuseSQL("CLV-2066", "a cast of a row")
 	}
 	from := a.typ
 	r, ok := t.tryCoerce(a, oid, mod, pgcatalog.Explicit)
@@ -329,7 +330,7 @@ func (t *translator) caseExpr(c *pg.CaseExpr) expr {
 			a = t.resolveText(a)
 		}
 		if t.volatile != v {
-			refuseSQL("CASE with a volatile operand")
+			refuseSQL("CLV-2067", "CASE with a volatile operand")
 		}
 		arg = &a
 	}
@@ -382,7 +383,8 @@ func (t *translator) collateClause(c *pg.CollateClause) expr {
 	case "C", "POSIX", "default", "ucs_basic":
 		return e
 	}
-	refuse("a SQLite shard orders text by bytes (COLLATE \"C\") only", "Leave the COLLATE clause out, or use a PostgreSQL shard.")
+	fail(sqlstate.Refusal("CLV-2035", `a SQLite shard orders text by bytes (COLLATE "C") only`).
+		WithHint("Leave the COLLATE clause out, or use a PostgreSQL shard."))
 	return e
 }
 
@@ -410,7 +412,7 @@ func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_SCHEMA:
 		e = mk(t.currentSchema(), pgoid.Name, "current_schema")
 	default:
-		refuseSQL("this function")
+		refuseSQL("CLV-2068", "this function")
 	}
 	if f.Typmod >= 0 {
 		e = t.applyTypmod(e, f.Typmod, pgcatalog.Explicit)
@@ -445,7 +447,7 @@ func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) ex
 	}
 	at := value.Builtin.Array(elem)
 	if at == 0 || value.ClassOf(at) != value.ClassArray {
-		refuseSQL("an array of " + value.TypeName(elem))
+		refuseSQL("CLV-2057", "an array of %s", value.TypeName(elem))
 	}
 	args := []any{elem}
 	mod := list[0].mod // the array has a modifier if all elements have it
@@ -463,10 +465,10 @@ func (t *translator) indirection(x *pg.A_Indirection) expr {
 	for _, n := range x.Indirection {
 		ix := n.GetAIndices()
 		if ix == nil {
-			refuseSQL("a field of a composite value")
+			refuseSQL("CLV-2069", "a field of a composite value")
 		}
 		if ix.IsSlice {
-			refuseSQL("an array slice")
+			refuseSQL("CLV-2070", "an array slice")
 		}
 		elem := value.Builtin.Element(e.typ)
 		if elem == 0 {
@@ -513,7 +515,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 		typ := q.targets[0].e.typ
 		at := value.Builtin.Array(typ)
 		if at == 0 || value.ClassOf(at) != value.ClassArray {
-			refuseSQL("an array of " + value.TypeName(typ))
+			refuseSQL("CLV-2057", "an array of %s", value.TypeName(typ))
 		}
 		a := t.alias()
 		return expr{sql: fmt.Sprintf("(SELECT coalesce(cleave_array_agg(%d, %s.c1), '{}') FROM (%s) AS %s)", typ, a, q.sql(), a), typ: at, mod: -1, name: "array"}
@@ -524,7 +526,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 		}
 		all := s.SubLinkType == pg.SubLinkType_ALL_SUBLINK
 		if !(op == "=" && !all || op == "<>" && all) {
-			refuseSQL(op + " ANY or ALL of a subquery")
+			refuseSQL("CLV-2071", "%s ANY or ALL of a subquery", op)
 		}
 		lhs := t.expr(s.Testexpr)
 		q := t.query(s.Subselect, queryOptions{})
@@ -555,7 +557,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 		}
 		return expr{sql: "(" + sql + word + q.sql() + "))", typ: pgoid.Bool, mod: -1, name: "?column?"}
 	}
-	refuseSQL("this kind of subquery")
+	refuseSQL("CLV-2072", "this kind of subquery")
 	return expr{}
 }
 

@@ -29,9 +29,9 @@ func (t *translator) fromItem(n *pg.Node) (string, []*rte) {
 	case *pg.Node_JoinExpr:
 		return t.join(x.JoinExpr)
 	case *pg.Node_RangeTableSample:
-		refuseSQL("TABLESAMPLE")
+		refuseSQL("CLV-2073", "TABLESAMPLE")
 	}
-	refuseSQL("this item of FROM")
+	refuseSQL("CLV-2074", "this item of FROM")
 	return "", nil
 }
 
@@ -81,7 +81,8 @@ func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
 // refuseSystem refuses relations of PostgreSQL's catalogue that are not emulated.
 func refuseSystem(schema, name string) {
 	if value.Builtin.Relation(schema, name) != nil {
-		refuse("the catalogue relation "+schema+"."+name+" is not there on a SQLite shard", "See docs/sql-sqlite.md for those that are.")
+		fail(sqlstate.Refusal("CLV-2075", "the catalogue relation %s.%s is not there on a SQLite shard", schema, name).
+			WithHint("See docs/sql-sqlite.md for those that are."))
 	}
 }
 
@@ -181,7 +182,7 @@ func (t *translator) renameColumns(r *rte, a *pg.Alias) {
 
 func (t *translator) rangeSubselect(s *pg.RangeSubselect) (string, []*rte) {
 	if s.Lateral {
-		refuseSQL("LATERAL")
+		refuseSQL("CLV-2076", "LATERAL")
 	}
 	if s.Alias == nil {
 		what := "subquery in FROM must have an alias"
@@ -193,7 +194,7 @@ func (t *translator) rangeSubselect(s *pg.RangeSubselect) (string, []*rte) {
 	q := t.fromQuery(s.Subquery)
 	if q.volatile {
 		// SQLite may run a subquery's expression once for each use of the column.
-		refuseSQL("a volatile function in a subquery of FROM")
+		refuseSQL("CLV-2077", "a volatile function in a subquery of FROM")
 	}
 	alias := t.alias()
 	r := &rte{alias: s.Alias.Aliasname, sql: alias}
@@ -215,7 +216,7 @@ func (t *translator) fromQuery(n *pg.Node) *query {
 
 func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 	if j.Alias != nil || j.JoinUsingAlias != nil {
-		refuseSQL("an alias of a join")
+		refuseSQL("CLV-2078", "an alias of a join")
 	}
 	lsql, left := t.fromItem(j.Larg)
 	beside := t.scope.left
@@ -229,7 +230,7 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 		pg.JoinType_JOIN_INNER: "JOIN", pg.JoinType_JOIN_LEFT: "LEFT JOIN", pg.JoinType_JOIN_RIGHT: "RIGHT JOIN", pg.JoinType_JOIN_FULL: "FULL JOIN",
 	}[j.Jointype]
 	if word == "" {
-		refuseSQL("this join")
+		refuseSQL("CLV-2079", "this join")
 	}
 	all := append(append([]*rte{}, left...), right...)
 	seen := map[string]bool{}
@@ -353,15 +354,15 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	}
 	ancestors := len(f.Functions) == 1 && isAncestors(f.Functions[0].GetList().GetItems()[0].GetFuncCall())
 	if f.IsRowsfrom || f.Ordinality && !ancestors && !isUnnest(f.Functions[0]) || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
-		refuseSQL("this form of a function in FROM")
+		refuseSQL("CLV-2080", "this form of a function in FROM")
 	}
 	fc := f.Functions[0].GetList().GetItems()[0].GetFuncCall()
 	if fc == nil {
-		refuseSQL("this function in FROM")
+		refuseSQL("CLV-2081", "this function in FROM")
 	}
 	name := fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval()
 	if name == "unnest" && len(fc.Args) > 1 {
-		refuseSQL("unnest of several arrays")
+		refuseSQL("CLV-2082", "unnest of several arrays")
 	}
 	if sessionFunction[name] && len(fc.Args) == 0 {
 		return t.sessionRow(f, fc, name)
@@ -387,7 +388,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 		t.noFunction(name, types, ambiguous, fc.Location)
 	}
 	if cand.Function == nil || !cand.Function.Set {
-		refuseSQL("the function " + name + " in FROM")
+		refuseSQL("CLV-2083", "the function %s in FROM", name)
 	}
 	p := t.polymorphic(cand.Args, args, cand.Function.Result)
 	for i := range args {
@@ -423,7 +424,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: pgoid.Int8, mod: -1, notNull: true})
 		}
 	default:
-		refuseSQL("the function " + cand.Function.Signature() + " in FROM")
+		refuseSQL("CLV-2083", "the function %s in FROM", cand.Function.Signature())
 	}
 	t.renameColumns(r, f.Alias)
 	return sql, r
@@ -459,12 +460,12 @@ func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 	old, calls := s.hidden, s.calls
 	s.hidden, s.calls = true, true
 	if len(f.Functions) > 100 {
-		refuseSQL("ROWS FROM of more than 100 functions")
+		refuseSQL("CLV-2084", "ROWS FROM of more than 100 functions")
 	}
 	for i, n := range f.Functions {
 		fc := n.GetList().GetItems()[0].GetFuncCall()
 		if fc == nil || fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval() != "unnest" || len(fc.Args) != 1 || n.GetList().GetItems()[1].GetList() != nil {
-			refuseSQL("ROWS FROM of other functions than unnest")
+			refuseSQL("CLV-2085", "ROWS FROM of other functions than unnest")
 		}
 		arr := t.expr(fc.Args[0])
 		elem := value.Builtin.Element(arr.typ)

@@ -38,7 +38,7 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	types := make([]uint32, len(args))
 	for i, a := range args {
 		if a.row != nil {
-			refuseSQL("a row as an argument")
+			refuseSQL("CLV-2086", "a row as an argument")
 		}
 		types[i] = a.typ
 	}
@@ -68,10 +68,11 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	}
 	e = expr{typ: r.result, mod: -1, name: name}
 	if p.Set {
-		refuseSQL("the set-returning function " + name + " outside FROM")
+		refuseSQL("CLV-2087", "the set-returning function %s outside FROM", name)
 	}
 	if value.ClassOf(e.typ) == value.ClassNone {
-		refuse("a SQLite shard has no values of type "+value.TypeName(e.typ), "See docs/sql-sqlite.md for the types it has.")
+		fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(e.typ)).
+			WithHint("See docs/sql-sqlite.md for the types it has."))
 	}
 	if p.Kind == 'a' || p.Kind == 'w' {
 		return c.aggregate(e, p, args, texts, suffix)
@@ -93,7 +94,7 @@ func (c funcCall) called() (name string, e expr, done bool) {
 	}
 	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
 		if parts[0] == informationSchema && name == "_pg_expandarray" {
-			refuseSQL(name)
+			refuseSQL("CLV-2088", "_pg_expandarray")
 		}
 		if len(parts) == 2 && c.t.cat.schemas[parts[0]] == nil {
 			c.t.failAt(c.f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
@@ -137,7 +138,7 @@ func (c funcCall) arguments(name string, isAgg bool) (args []expr, suffix callSu
 	}
 	if len(c.f.AggOrder) > 0 {
 		if c.f.AggWithinGroup {
-			refuseSQL("WITHIN GROUP")
+			refuseSQL("CLV-2089", "WITHIN GROUP")
 		}
 		suffix.order = c.t.sortList(c.f.AggOrder, "an aggregate's ORDER BY")
 	}
@@ -145,7 +146,7 @@ func (c funcCall) arguments(name string, isAgg bool) (args []expr, suffix callSu
 		sel.inAgg--
 		sel.hasAgg = true
 		if after := c.t.columnUses(); len(after) > 1 && after[0] == before[0] && !slices.Equal(after[1:], before[1:]) {
-			refuseSQL("an aggregate of an outer query's columns")
+			refuseSQL("CLV-2090", "an aggregate of an outer query's columns")
 		}
 	}
 	return args, suffix
@@ -157,7 +158,7 @@ func (c funcCall) mayAggregate(sel *selectState) {
 	case sel == nil:
 		c.t.failAt(c.f.Location, "42803", "aggregate functions are not allowed here")
 	case sel.clause != "" && c.t.scope.parent != nil:
-		refuseSQL("an aggregate in " + sel.clause + " of a subquery")
+		refuseSQL("CLV-2091", "an aggregate in %s of a subquery", sel.clause)
 	case sel.clause != "":
 		c.t.failAt(c.f.Location, "42803", "aggregate functions are not allowed in %s", sel.clause)
 	case sel.inAgg > 0:
@@ -220,7 +221,7 @@ func (c funcCall) aggregate(e expr, p *pgcatalog.Function, args []expr, texts []
 // distinct puts DISTINCT into the call of an aggregate.
 func (c funcCall) distinct(sql, name string, args []expr, texts []string) string {
 	if len(args) != 1 && !strings.HasPrefix(sql, "count(") {
-		refuseSQL(name + " (DISTINCT ...) of several arguments")
+		refuseSQL("CLV-2092", "%s (DISTINCT ...) of several arguments", name)
 	}
 	for _, n := range c.f.AggOrder {
 		if !slices.Contains(texts, c.t.expr(n.GetSortBy().GetNode()).sql) {
@@ -228,10 +229,10 @@ func (c funcCall) distinct(sql, name string, args []expr, texts []string) string
 		}
 	}
 	if !value.Comparable(args[0].typ) {
-		refuseSQL("DISTINCT of " + value.TypeName(args[0].typ))
+		refuseSQL("CLV-2093", "DISTINCT of %s", value.TypeName(args[0].typ))
 	}
 	if strings.HasPrefix(sql, "cleave_array_agg") {
-		refuseSQL("array_agg(DISTINCT ...)")
+		refuseSQL("CLV-2094", "array_agg(DISTINCT ...)")
 	}
 	open := strings.IndexByte(sql, '(')
 	return sql[:open+1] + "DISTINCT " + sql[open+1:]
@@ -267,7 +268,8 @@ func (c funcCall) plain(e expr, cand *pgcatalog.Match, args []expr, order string
 }
 
 func unsupportedFunction(p *pgcatalog.Function) {
-	refuse(fmt.Sprintf("the function %s is not supported on a SQLite shard", p.Signature()), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+	fail(sqlstate.Refusal("CLV-2095", "the function %s is not supported on a SQLite shard", p.Signature()).
+		WithHint("See docs/sql-sqlite.md, or use a PostgreSQL shard."))
 }
 
 // columnUses counts the columns used so far, this scope's first.
@@ -306,7 +308,8 @@ func (t *translator) sortList(list []*pg.Node, where string) string {
 
 func comparandKey(e expr, where string) string {
 	if !value.Comparable(e.typ) && value.ClassOf(e.typ) != value.ClassBpchar {
-		refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly (in %s)", value.TypeName(e.typ), where), "Order by a cast of it: see docs/sql-sqlite.md.")
+		fail(sqlstate.Refusal("CLV-2096", "a SQLite shard cannot order %s exactly (in %s)", value.TypeName(e.typ), where).
+			WithHint("Order by a cast of it: see docs/sql-sqlite.md."))
 	}
 	return comparand(e)
 }
@@ -314,7 +317,7 @@ func comparandKey(e expr, where string) string {
 // sortKey adds direction and the place of NULLs, which SQLite has the other way round.
 func (t *translator) sortKey(e expr, key string, s *pg.SortBy) string {
 	if len(s.UseOp) > 0 {
-		refuseSQL("ORDER BY ... USING")
+		refuseSQL("CLV-2097", "ORDER BY ... USING")
 	}
 	desc := s.SortbyDir == pg.SortByDir_SORTBY_DESC
 	first := desc
@@ -373,7 +376,7 @@ func (t *translator) windowSpec(w *pg.WindowDef) string {
 		if spec, ok := t.scope.sel.windows[w.Refname]; ok && len(w.PartitionClause) == 0 && len(w.OrderClause) == 0 && w.FrameOptions&frameNonDefault == 0 {
 			return spec
 		}
-		refuseSQL("a window that extends another")
+		refuseSQL("CLV-2098", "a window that extends another")
 	}
 	var parts []string
 	if len(w.PartitionClause) > 0 {
@@ -398,7 +401,7 @@ func (t *translator) windowSpec(w *pg.WindowDef) string {
 		offset := func(n *pg.Node) string {
 			v, ok := constInt(n)
 			if !ok || v < 0 || mode == "RANGE" {
-				refuseSQL("a window frame with this offset")
+				refuseSQL("CLV-2099", "a window frame with this offset")
 			}
 			return fmt.Sprint(v)
 		}

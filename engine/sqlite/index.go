@@ -92,7 +92,7 @@ func operatorClass(col *columnDef, names []*pg.Node) string {
 	}
 	name := names[len(names)-1].GetString_().GetSval()
 	if patternClasses[name] == 0 || value.ClassOf(col.Type) != value.ClassText {
-		refuseSQL("the operator class " + name)
+		refuseSQL("CLV-2109", "the operator class %s", name)
 	}
 	return name
 }
@@ -108,10 +108,10 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 			failf(sqlstate.ActiveTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block")
 		}
 	case s.NullsNotDistinct || len(s.IndexIncludingParams) > 0 || s.TableSpace != "" || len(s.ExcludeOpNames) > 0:
-		refuseSQL("this form of CREATE INDEX")
+		refuseSQL("CLV-2110", "this form of CREATE INDEX")
 	}
 	if s.AccessMethod != "" && s.AccessMethod != "btree" {
-		refuseSQL("the index method " + s.AccessMethod)
+		refuseSQL("CLV-2111", "the index method %s", s.AccessMethod)
 	}
 	if len(s.Options) > 0 {
 		tableOptions(s.Options)
@@ -121,10 +121,10 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	for _, n := range s.IndexParams {
 		el := n.GetIndexElem()
 		if el.Name == "" {
-			refuseSQL("an index of an expression")
+			refuseSQL("CLV-2112", "an index of an expression")
 		}
 		if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
-			refuseSQL("an index with a collation other than C")
+			refuseSQL("CLV-2113", "an index with a collation other than C")
 		}
 		col := d.column(el.Name)
 		if col == nil {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"fmt"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -31,7 +30,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 			return t.prefix(op, a)
 		}
 		if a.Lexpr.GetRowExpr() != nil && a.Rexpr.GetSubLink().GetSubLinkType() == pg.SubLinkType_EXPR_SUBLINK {
-			refuseSQL("a comparison of a row with a subquery")
+			refuseSQL("CLV-2114", "a comparison of a row with a subquery")
 		}
 		// x = NULL and the like are ordinary comparisons.
 		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
@@ -42,7 +41,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 	case pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
 		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
 		if l.row != nil || r.row != nil {
-			refuseSQL("IS DISTINCT FROM of rows")
+			refuseSQL("CLV-2115", "IS DISTINCT FROM of rows")
 		}
 		l, r = t.unifyComparison("=", l, r, a.Location)
 		word := " IS NOT "
@@ -58,7 +57,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		v := t.volatile
 		cl, cr := t.unifyComparison("=", l, r, a.Location)
 		if t.volatile != v {
-			refuseSQL("NULLIF of a volatile function")
+			refuseSQL("CLV-2116", "NULLIF of a volatile function")
 		}
 		typ := cl
 		if l.typ == pgoid.Unknown || l.typ != cl.typ {
@@ -76,12 +75,12 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		}
 		return t.binary(op, l, t.expr(a.Rexpr), a.Location)
 	case pg.A_Expr_Kind_AEXPR_SIMILAR:
-		refuseSQL("SIMILAR TO")
+		refuseSQL("CLV-2117", "SIMILAR TO")
 	case pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
 		v := t.volatile
 		x := t.expr(a.Lexpr)
 		if t.volatile != v {
-			refuseSQL("BETWEEN with a volatile operand")
+			refuseSQL("CLV-2118", "BETWEEN with a volatile operand")
 		}
 		b := a.Rexpr.GetList().GetItems()
 		lo, hi := t.expr(b[0]), t.expr(b[1])
@@ -106,7 +105,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
 		return t.arrayCompare(a, op, a.Kind == pg.A_Expr_Kind_AEXPR_OP_ALL)
 	}
-	refuseSQL("this operator")
+	refuseSQL("CLV-2119", "this operator")
 	return expr{}
 }
 
@@ -127,7 +126,7 @@ func (t *translator) prefix(op string, a *pg.A_Expr) expr {
 	}
 	r := t.expr(a.Rexpr)
 	if r.row != nil {
-		refuseSQL("an operator on a row")
+		refuseSQL("CLV-2120", "an operator on a row")
 	}
 	o, ambiguous := value.Builtin.Prefix(op, r.typ)
 	if o == nil {
@@ -177,7 +176,7 @@ func sameRepresentation(a, b uint32) bool {
 func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc int32) expr {
 	proc := value.Builtin.Function(o.Function)
 	if proc == nil {
-		refuseSQL("the operator " + o.Name)
+		refuseSQL("CLV-2121", "the operator %s", o.Name)
 	}
 	args := []expr{r}
 	in := []uint32{o.Right}
@@ -207,11 +206,13 @@ func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc in
 			e.sql = "(" + a.sql + " " + cmp + " " + b.sql + ")"
 			return e
 		}
-		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", value.TypeName(a.typ), value.TypeName(b.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
+		fail(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(a.typ), value.TypeName(b.typ)).
+			WithHint("Cast both to a type that it compares: see docs/sql-sqlite.md."))
 	}
 	em := emitters[proc.Signature()]
 	if em == nil {
-		refuse(fmt.Sprintf("the operator %s of %s is not supported on a SQLite shard", o.Name, proc.Signature()), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+		fail(sqlstate.Refusal("CLV-2123", "the operator %s of %s is not supported on a SQLite shard", o.Name, proc.Signature()).
+			WithHint("See docs/sql-sqlite.md, or use a PostgreSQL shard."))
 	}
 	if proc.Volatile == 'v' {
 		t.volatile++
@@ -271,14 +272,15 @@ func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, exp
 		l, r = m[0], m[1]
 	}
 	if !sameRepresentation(l.typ, r.typ) || !value.Comparable(l.typ) && value.ClassOf(l.typ) != value.ClassBpchar {
-		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", value.TypeName(l.typ), value.TypeName(r.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
+		fail(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(l.typ), value.TypeName(r.typ)).
+			WithHint("Cast both to a type that it compares: see docs/sql-sqlite.md."))
 	}
 	return l, r
 }
 
 func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
 	if l.row == nil || r.row == nil {
-		refuseSQL("a comparison of a row with another kind of value")
+		refuseSQL("CLV-2124", "a comparison of a row with another kind of value")
 	}
 	if len(l.row) != len(r.row) {
 		t.failAt(loc, sqlstate.SyntaxError, "unequal number of entries in row expressions")
@@ -308,7 +310,7 @@ func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
 		}
 		return expr{sql: "((" + strings.Join(a, ", ") + ") " + op + " (" + strings.Join(b, ", ") + "))", typ: pgoid.Bool, mod: -1}
 	}
-	refuseSQL("the operator " + op + " on rows")
+	refuseSQL("CLV-2125", "the operator %s on rows", op)
 	return expr{}
 }
 
@@ -316,7 +318,7 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 	v := t.volatile
 	x := t.expr(a.Lexpr)
 	if t.volatile != v {
-		refuseSQL("IN with a volatile operand")
+		refuseSQL("CLV-2126", "IN with a volatile operand")
 	}
 	items := t.exprs(a.Rexpr.GetList().GetItems())
 	not := op == "<>"
@@ -388,7 +390,7 @@ func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
 	x, arr := t.expr(a.Lexpr), t.expr(a.Rexpr)
 	t.nullIsFalse = nif
 	if !(op == "=" && !all || op == "<>" && all) {
-		refuseSQL("the operator " + op + " with ANY or ALL of an array")
+		refuseSQL("CLV-2127", "the operator %s with ANY or ALL of an array", op)
 	}
 	if arr.typ == pgoid.Unknown {
 		if x.typ == pgoid.Unknown {
@@ -399,7 +401,7 @@ func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
 			at = pgoid.TextArray
 		}
 		if at == 0 {
-			refuseSQL("an array of " + value.TypeName(x.typ))
+			refuseSQL("CLV-2057", "an array of %s", value.TypeName(x.typ))
 		}
 		arr = t.coerce(arr, at, -1, pgcatalog.Implicit)
 	}

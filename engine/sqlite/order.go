@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -26,7 +25,7 @@ func (t *translator) orderAndLimit(q *query, s *pg.SelectStmt, outputOnly bool) 
 		q.order = " ORDER BY " + strings.Join(parts, ", ")
 	}
 	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES {
-		refuseSQL("FETCH FIRST ... WITH TIES")
+		refuseSQL("CLV-2128", "FETCH FIRST ... WITH TIES")
 	}
 	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
 }
@@ -41,12 +40,13 @@ func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 			key += " COLLATE cleave_numeric"
 		case value.ClassBpchar:
 			if outputOnly || q.distinct {
-				refuseSQL("ORDER BY character(n) here")
+				refuseSQL("CLV-2129", "ORDER BY character(n) here")
 			}
 			key = comparand(e)
 		default:
 			if !value.Comparable(e.typ) {
-				refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly", value.TypeName(e.typ)), "Order by a cast of it: see docs/sql-sqlite.md.")
+				fail(sqlstate.Refusal("CLV-2130", "a SQLite shard cannot order %s exactly", value.TypeName(e.typ)).
+					WithHint("Order by a cast of it: see docs/sql-sqlite.md."))
 			}
 		}
 		return t.sortKey(e, key, sb)
@@ -142,7 +142,7 @@ func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) 
 func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 	sel := t.scope.sel
 	if sel.hasAgg || len(s.GroupClause) > 0 || sel.hasWindow {
-		refuseSQL("DISTINCT ON together with GROUP BY, aggregates or window functions")
+		refuseSQL("CLV-2131", "DISTINCT ON together with GROUP BY, aggregates or window functions")
 	}
 	on := map[string]bool{}
 	var keys []string
@@ -199,7 +199,7 @@ func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 		q.order = " ORDER BY " + strings.Join(outer, ", ")
 	}
 	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES {
-		refuseSQL("FETCH FIRST ... WITH TIES")
+		refuseSQL("CLV-2128", "FETCH FIRST ... WITH TIES")
 	}
 	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
 }

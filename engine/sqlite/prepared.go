@@ -66,13 +66,15 @@ func (c *Conn) prepareTransaction(gid string) error {
 func (c *Conn) prepareTx(gid string) error {
 	switch {
 	case c.shard == nil:
-		return sqlstate.Refuse("a virtual database cannot prepare a transaction", "Use COMMIT.")
+		return sqlstate.Refusal("CLV-2132", "a virtual database cannot prepare a transaction").WithHint("Use COMMIT.")
 	case len(gid) >= 200:
 		return sqlstate.New(sqlstate.InvalidParameterValue, "transaction identifier \"%s\" is too long", gid)
 	case c.tx.ddl:
-		return sqlstate.Refuse("a transaction that changed definitions cannot be prepared on a SQLite shard", "Change definitions in a transaction of their own.")
+		return sqlstate.Refusal("CLV-2133", "a transaction that changed definitions cannot be prepared on a SQLite shard").
+			WithHint("Change definitions in a transaction of their own.")
 	case len(c.relations) > 0:
-		return sqlstate.Refuse("cannot PREPARE a transaction that has operated on temporary objects", "End the use of temporary relations first.")
+		return sqlstate.Refusal("CLV-2134", "cannot PREPARE a transaction that has operated on temporary objects").
+			WithHint("End the use of temporary relations first.")
 	}
 	for _, k := range c.portals.All() {
 		if k.cursor != nil && k.cursor.hold && !k.cursor.kept {
@@ -85,7 +87,8 @@ func (c *Conn) prepareTx(gid string) error {
 	defer changes.close()
 	if locks {
 		if !c.touched.on {
-			return sqlstate.Refuse("a transaction that wrote before its BEGIN cannot be prepared on a SQLite shard", "Send BEGIN before the first statement.")
+			return sqlstate.Refusal("CLV-2135", "a transaction that wrote before its BEGIN cannot be prepared on a SQLite shard").
+				WithHint("Send BEGIN before the first statement.")
 		}
 		if err := c.endOfTransaction(); err != nil {
 			return err
@@ -302,7 +305,7 @@ func configure(conn *sqlite.Conn, op, value int32) error {
 // endPrepared is COMMIT PREPARED and ROLLBACK PREPARED, outside of a block.
 func (c *Conn) endPrepared(gid string, commit bool) error {
 	if c.shard == nil {
-		return sqlstate.Refuse("a virtual database has no prepared transactions", "Ask a shard.")
+		return sqlstate.Refusal("CLV-2136", "a virtual database has no prepared transactions").WithHint("Ask a shard.")
 	}
 	if c.tx.sqlite == sqliteRead {
 		c.genStmt.Reset()

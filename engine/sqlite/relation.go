@@ -27,7 +27,8 @@ func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error 
 	cols := make([]string, len(columns))
 	for i, col := range columns {
 		if value.ClassOf(col.OID) == value.ClassNone {
-			return sqlstate.Refuse("a SQLite shard has no values of type "+value.TypeName(col.OID), "See docs/sql-sqlite.md for the types it has.")
+			return sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(col.OID)).
+				WithHint("See docs/sql-sqlite.md for the types it has.")
 		}
 		d.Columns = append(d.Columns, columnDef{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: col.Modifier})
 		cols[i] = quote.Ident(col.Name)

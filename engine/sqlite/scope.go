@@ -138,7 +138,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 		if s.hidden {
 			column, seen := s.lateral(table, name)
 			if column {
-				refuseSQL("a function in FROM of columns beside it")
+				refuseSQL("CLV-2137", "a function in FROM of columns beside it")
 			}
 			if tableSeen = tableSeen || seen; seen {
 				break
@@ -206,7 +206,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 	}
 	switch name {
 	case "ctid", "xmin", "cmin", "xmax", "cmax", "tableoid":
-		refuseSQL("the system column " + name)
+		refuseSQL("CLV-2138", "the system column %s", name)
 	}
 	if table != "" {
 		t.failAt(loc, sqlstate.UndefinedColumn, "column %s.%s does not exist", table, name)

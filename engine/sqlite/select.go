@@ -48,7 +48,7 @@ func (t *translator) query(n *pg.Node, o queryOptions) *query {
 	defer t.leave()
 	s := n.GetSelectStmt()
 	if s == nil {
-		refuseSQL("a statement that changes data inside another")
+		refuseSQL("CLV-2139", "a statement that changes data inside another")
 	}
 	return t.selectStmt(s, o)
 }
@@ -58,7 +58,7 @@ func (t *translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
 	t.push()
 	defer t.pop()
 	if s.IntoClause != nil {
-		refuseSQL("SELECT INTO")
+		refuseSQL("CLV-2140", "SELECT INTO")
 	}
 	with := t.withClause(s.WithClause)
 	var q *query
@@ -75,7 +75,7 @@ func (t *translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
 	if len(s.LockingClause) > 0 {
 		for _, l := range s.LockingClause {
 			if l.GetLockingClause().WaitPolicy != pg.LockWaitPolicy_LockWaitBlock {
-				refuseSQL("NOWAIT or SKIP LOCKED")
+				refuseSQL("CLV-2141", "NOWAIT or SKIP LOCKED")
 			}
 			t.lockedRelations(l.GetLockingClause(), s)
 		}
@@ -130,14 +130,14 @@ func (t *translator) withClause(w *pg.WithClause) string {
 			t.failAt(c.Location, "42712", "WITH query name \"%s\" specified more than once", c.Ctename)
 		}
 		if c.SearchClause != nil || c.CycleClause != nil {
-			refuseSQL("SEARCH or CYCLE")
+			refuseSQL("CLV-2142", "SEARCH or CYCLE")
 		}
 		t.aliases++
 		x := &cte{name: c.Ctename, sql: "w" + strconv.Itoa(t.aliases)}
 		var q *query
 		sel := c.Ctequery.GetSelectStmt()
 		if sel == nil {
-			refuseSQL("WITH ... that changes data")
+			refuseSQL("CLV-2143", "WITH ... that changes data")
 		}
 		if w.Recursive && sel.Op == pg.SetOperation_SETOP_UNION && t.mentions(sel.Rarg, c.Ctename) {
 			q = t.recursiveCTE(x, c, sel)
@@ -212,10 +212,10 @@ func (t *translator) mentions(s *pg.SelectStmt, name string) bool {
 func (t *translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStmt) *query {
 	x.recursive = true
 	if len(s.SortClause) > 0 || s.LimitCount != nil || s.LimitOffset != nil {
-		refuseSQL("ORDER BY or LIMIT of a recursive query")
+		refuseSQL("CLV-2144", "ORDER BY or LIMIT of a recursive query")
 	}
 	if s.WithClause != nil || s.Rarg.Larg != nil || s.Rarg.WithClause != nil || s.Rarg.DistinctClause != nil || len(s.Rarg.SortClause) > 0 || s.Rarg.LimitCount != nil || s.Rarg.LimitOffset != nil {
-		refuseSQL("this form of recursive query")
+		refuseSQL("CLV-2145", "this form of recursive query")
 	}
 	left := t.selectStmt(s.Larg, queryOptions{resolve: true})
 	x.cols = t.cteColumns(left, c)
@@ -234,11 +234,11 @@ func (t *translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStm
 		}
 		right.targets[i].e = t.coerce(r, typ, -1, pgcatalog.Implicit)
 		if !s.All && !value.Comparable(typ) {
-			refuseSQL("UNION of " + value.TypeName(typ))
+			refuseSQL("CLV-2146", "UNION of %s", value.TypeName(typ))
 		}
 	}
 	if left.volatile || right.volatile {
-		refuseSQL("a volatile function in a recursive query")
+		refuseSQL("CLV-2147", "a volatile function in a recursive query")
 	}
 	return &query{op: "UNION", all: s.All, left: left, right: right, targets: left.targets}
 }
@@ -362,7 +362,7 @@ func (t *translator) valuesQuery(s *pg.SelectStmt, o queryOptions) *query {
 		for r := range q.values {
 			col[r] = q.values[r][c]
 			if col[r].row != nil {
-				refuseSQL("a row as a value")
+				refuseSQL("CLV-2148", "a row as a value")
 			}
 		}
 		typ, mod := t.toCommon(col, "VALUES")
@@ -385,7 +385,7 @@ var setOps = map[pg.SetOperation]string{
 func (t *translator) setOperation(s *pg.SelectStmt, o queryOptions) *query {
 	op := setOps[s.Op]
 	if s.All && op != "UNION" {
-		refuseSQL(op + " ALL")
+		refuseSQL("CLV-2149", "%s ALL", op)
 	}
 	l := t.selectStmt(s.Larg, queryOptions{})
 	r := t.selectStmt(s.Rarg, queryOptions{})
@@ -397,7 +397,8 @@ func (t *translator) setOperation(s *pg.SelectStmt, o queryOptions) *query {
 		pair := []expr{l.targets[i].e, r.targets[i].e}
 		typ, mod := t.toCommon(pair, op)
 		if !s.All && !value.Comparable(typ) {
-			refuse(fmt.Sprintf("a SQLite shard cannot compare %s for %s exactly", value.TypeName(typ), op), "Use UNION ALL, or cast to a type that it compares.")
+			fail(sqlstate.Refusal("CLV-2150", "a SQLite shard cannot compare %s for %s exactly", value.TypeName(typ), op).
+				WithHint("Use UNION ALL, or cast to a type that it compares."))
 		}
 		name := l.targets[i].name
 		t.retarget(l, i, pair[0])
@@ -477,7 +478,7 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 	sel.ungrouped = sel.ungrouped[:0]
 	q.targets = t.targetList(s.TargetList, o)
 	if len(q.targets) == 0 && !o.exists {
-		refuseSQL("SELECT without columns")
+		refuseSQL("CLV-2151", "SELECT without columns")
 	}
 	having := ""
 	if s.HavingClause != nil {
@@ -485,7 +486,7 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 		hasAgg := sel.hasAgg
 		having = " HAVING " + t.boolean(s.HavingClause, "HAVING").sql
 		if len(group) == 0 && !hasAgg {
-			refuseSQL("HAVING without GROUP BY and aggregates in the select list")
+			refuseSQL("CLV-2152", "HAVING without GROUP BY and aggregates in the select list")
 		}
 	}
 	if len(group) > 0 {
@@ -503,7 +504,8 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 		for i := range q.targets {
 			q.targets[i].e = t.resolveText(q.targets[i].e)
 			if typ := q.targets[i].e.typ; !value.Comparable(typ) {
-				refuse(fmt.Sprintf("a SQLite shard cannot compare %s for DISTINCT exactly", value.TypeName(typ)), "Cast it to a type that it compares: see docs/sql-sqlite.md.")
+				fail(sqlstate.Refusal("CLV-2153", "a SQLite shard cannot compare %s for DISTINCT exactly", value.TypeName(typ)).
+					WithHint("Cast it to a type that it compares: see docs/sql-sqlite.md."))
 			}
 		}
 	}
@@ -569,7 +571,7 @@ func (t *translator) checkGrouping(sel *selectState, grouped bool) {
 	if len(sel.ungrouped) > 0 {
 		if strings.HasPrefix(sel.ungrouped[0].name, outerUse) {
 			// The whole subquery may be what is grouped by.
-			refuseSQL("a subquery that refers to a grouped query")
+			refuseSQL("CLV-2154", "a subquery that refers to a grouped query")
 		}
 		t.failAt(sel.ungrouped[0].loc, "42803", "column \"%s\" must appear in the GROUP BY clause or be used in an aggregate function", sel.ungrouped[0].name)
 	}
@@ -599,13 +601,13 @@ func notPlace(key string) string {
 func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 	sel := t.scope.sel
 	if s.GroupDistinct {
-		refuseSQL("GROUP BY DISTINCT")
+		refuseSQL("CLV-2155", "GROUP BY DISTINCT")
 	}
 	var out []string
 	var exprs []expr
 	for _, n := range s.GroupClause {
 		if n.GetGroupingSet() != nil {
-			refuseSQL("GROUPING SETS, CUBE and ROLLUP")
+			refuseSQL("CLV-2156", "GROUPING SETS, CUBE and ROLLUP")
 		}
 		sel.clause = "GROUP BY"
 		var e expr
@@ -615,7 +617,7 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 			}
 			rt := s.TargetList[i-1].GetResTarget()
 			if c := rt.Val.GetColumnRef(); c != nil && c.Fields[len(c.Fields)-1].GetAStar() != nil {
-				refuseSQL("GROUP BY a position after *")
+				refuseSQL("CLV-2157", "GROUP BY a position after *")
 			}
 			e = t.expr(rt.Val)
 		} else if c := n.GetColumnRef(); c != nil && len(c.Fields) == 1 {
@@ -633,11 +635,12 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 		}
 		sel.clause = ""
 		if e.row != nil {
-			refuseSQL("GROUP BY a row")
+			refuseSQL("CLV-2158", "GROUP BY a row")
 		}
 		e = t.resolveText(e)
 		if !value.Comparable(e.typ) && value.ClassOf(e.typ) != value.ClassBpchar && e.typ != pgoid.Int2Vector && e.typ != pgoid.OIDVector {
-			refuse(fmt.Sprintf("a SQLite shard cannot group by %s exactly", value.TypeName(e.typ)), "Group by a cast of it: see docs/sql-sqlite.md.")
+			fail(sqlstate.Refusal("CLV-2159", "a SQLite shard cannot group by %s exactly", value.TypeName(e.typ)).
+				WithHint("Group by a cast of it: see docs/sql-sqlite.md."))
 		}
 		exprs = append(exprs, e)
 		out = append(out, notPlace(comparand(e)))
@@ -713,7 +716,7 @@ func (t *translator) targetList(list []*pg.Node, o queryOptions) []target {
 		}
 		e := t.expr(rt.Val)
 		if e.row != nil {
-			refuseSQL("a row as a result column")
+			refuseSQL("CLV-2160", "a row as a result column")
 		}
 		name := rt.Name
 		if name == "" {

@@ -196,7 +196,8 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 			switch strings.ToLower(strings.TrimSpace(part)) {
 			case "iso", "mdy", "us":
 			case "dmy", "ymd", "postgres", "sql", "german", "euro", "european", "noneuro", "noneuropean":
-				return "", sqlstate.Refuse("a SQLite shard prints dates in the style ISO, MDY only", "Leave DateStyle as it is.")
+				return "", sqlstate.Refusal("CLV-2161", "a SQLite shard prints dates in the style ISO, MDY only").
+					WithHint("Leave DateStyle as it is.")
 			default:
 				return bad()
 			}
@@ -207,7 +208,8 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 		case "utf8", "unicode":
 			return "UTF8", nil
 		}
-		return "", sqlstate.Refuse("a SQLite shard speaks UTF8 only, not "+v, "SET client_encoding TO UTF8.")
+		return "", sqlstate.Refusal("CLV-2162", "a SQLite shard speaks UTF8 only, not %s", v).
+			WithHint("SET client_encoding TO UTF8.")
 	case "transaction_isolation", "transaction_read_only":
 		return strings.ToLower(v), nil
 	}
@@ -229,7 +231,8 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 		}
 		if d.name == "extra_float_digits" {
 			if n, _ := strconv.Atoi(strings.TrimSpace(v)); n < 1 {
-				return "", sqlstate.Refuse("a SQLite shard prints the shortest exact form of double precision only (extra_float_digits from 1)", "SET extra_float_digits TO 1.")
+				return "", sqlstate.Refusal("CLV-2163", "a SQLite shard prints the shortest exact form of double precision only (extra_float_digits from 1)").
+					WithHint("SET extra_float_digits TO 1.")
 			}
 		}
 	}
@@ -242,7 +245,8 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 				return v, nil
 			}
 		}
-		return "", sqlstate.Refuse(fmt.Sprintf("a SQLite shard does not take %q for %s", v, d.name), "Accepted: "+strings.Join(d.only, ", ")+".")
+		return "", sqlstate.Refusal("CLV-2164", "a SQLite shard does not take %q for %s", v, d.name).
+			WithHint("Accepted: %s.", strings.Join(d.only, ", "))
 	}
 	return v, nil
 }
@@ -477,7 +481,8 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 			return nil
 		})
 	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
-		return nil, sqlstate.Refuse("LISTEN and NOTIFY is not supported on a SQLite shard", "notifications go through the default shard: make a PostgreSQL shard that one (cleave shard default)")
+		return nil, sqlstate.Refusal("CLV-2165", "LISTEN and NOTIFY is not supported on a SQLite shard").
+			WithHint("notifications go through the default shard: make a PostgreSQL shard that one (cleave shard default)")
 	}
 	return nil, nil
 }
@@ -667,7 +672,8 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 				parts = append(parts, zone)
 				continue
 			}
-			return nil, sqlstate.Refuse("a SQLite shard does not take a time zone given as an interval", "SET TIME ZONE 'Europe/Berlin'.")
+			return nil, sqlstate.Refusal("CLV-2166", "a SQLite shard does not take a time zone given as an interval").
+				WithHint("SET TIME ZONE 'Europe/Berlin'.")
 		default:
 			return nil, value.Unsupported("this value of SET")
 		}

@@ -95,7 +95,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 	case *pg.Node_DeleteStmt:
 		t.delete(s.DeleteStmt, p)
 	default:
-		refuseSQL("this statement")
+		refuseSQL("CLV-2167", "this statement")
 	}
 	p.write = p.write || t.writes
 	p.locks = t.locks
@@ -127,7 +127,8 @@ func columnsOf(targets []target) []outColumn {
 	for i, tg := range targets {
 		out[i] = outColumn{name: tg.name, typ: tg.e.typ, mod: tg.e.mod, table: tg.e.table, attnum: tg.e.attnum, class: value.ClassOf(tg.e.typ)}
 		if out[i].class == value.ClassNone {
-			refuse("a SQLite shard has no values of type "+value.TypeName(tg.e.typ), "See docs/sql-sqlite.md for the types it has.")
+			fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(tg.e.typ)).
+				WithHint("See docs/sql-sqlite.md for the types it has."))
 		}
 	}
 	return out
@@ -151,7 +152,7 @@ func (t *translator) dmlTarget(v *pg.RangeVar) (*tableDef, *rte) {
 func (t *translator) assign(e expr, c *columnDef, loc int32) expr {
 	from := e.typ
 	if e.row != nil {
-		refuseSQL("a row as a value")
+		refuseSQL("CLV-2148", "a row as a value")
 	}
 	r, ok := t.tryCoerce(e, c.Type, c.Mod, pgcatalog.Assignment)
 	if !ok {
@@ -201,7 +202,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	p.write, p.tag = true, "INSERT 0"
 	// SYSTEM VALUE says that values are given, which they always may be here.
 	if s.Override != pg.OverridingKind_OVERRIDING_NOT_SET && s.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE && s.Override != pg.OverridingKind_OVERRIDING_KIND_UNDEFINED {
-		refuseSQL("OVERRIDING")
+		refuseSQL("CLV-2168", "OVERRIDING")
 	}
 	t.push()
 	defer t.pop()
@@ -224,7 +225,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 				t.failAt(rt.Location, sqlstate.DuplicateColumn, "column \"%s\" specified more than once", rt.Name)
 			}
 			if len(rt.Indirection) > 0 {
-				refuseSQL("assignment to a part of a column")
+				refuseSQL("CLV-2169", "assignment to a part of a column")
 			}
 			seen[rt.Name] = true
 			cols = append(cols, c)
@@ -299,7 +300,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	}
 	b.WriteString(") ")
 	if len(order) == 0 {
-		refuseSQL("a row without columns")
+		refuseSQL("CLV-2170", "a row without columns")
 	}
 	if source != nil {
 		// The conversion to the columns' types goes around the query.
@@ -356,7 +357,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b 
 			for _, n := range in.IndexElems {
 				el := n.GetIndexElem()
 				if el.Name == "" || len(el.Opclass) > 0 || len(el.Collation) > 0 {
-					refuseSQL("ON CONFLICT with an expression")
+					refuseSQL("CLV-2171", "ON CONFLICT with an expression")
 				}
 				c := d.column(el.Name)
 				if c == nil {
@@ -365,7 +366,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b 
 				want[c.Num] = true
 			}
 			if in.WhereClause != nil {
-				refuseSQL("ON CONFLICT with a WHERE for a partial index")
+				refuseSQL("CLV-2172", "ON CONFLICT with a WHERE for a partial index")
 			}
 			var nums []int16
 			for _, ix := range d.Indexes {
@@ -405,7 +406,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b 
 		reads := len(t.reads)
 		b.WriteString(" WHERE " + t.where(oc.WhereClause))
 		if len(t.reads) != reads {
-			refuseSQL("a subquery in ON CONFLICT DO UPDATE")
+			refuseSQL("CLV-2173", "a subquery in ON CONFLICT DO UPDATE")
 		}
 	}
 }
@@ -434,7 +435,7 @@ func (t *translator) setClause(list []*pg.Node, d *tableDef, noSubquery bool) st
 			failf(sqlstate.SyntaxError, "multiple assignments to same column \"%s\"", rt.Name)
 		}
 		if len(rt.Indirection) > 0 {
-			refuseSQL("assignment to a part of a column")
+			refuseSQL("CLV-2169", "assignment to a part of a column")
 		}
 		seen[rt.Name] = true
 		var e expr
@@ -445,7 +446,7 @@ func (t *translator) setClause(list []*pg.Node, d *tableDef, noSubquery bool) st
 		case *pg.Node_MultiAssignRef:
 			row := v.MultiAssignRef.Source.GetRowExpr()
 			if row == nil {
-				refuseSQL("SET (...) = (SELECT ...)")
+				refuseSQL("CLV-2174", "SET (...) = (SELECT ...)")
 			}
 			if len(row.Args) != int(v.MultiAssignRef.Ncolumns) {
 				failf(sqlstate.SyntaxError, "number of columns does not match number of values")
@@ -463,7 +464,7 @@ func (t *translator) setClause(list []*pg.Node, d *tableDef, noSubquery bool) st
 		parts = append(parts, quote.Ident(c.Name)+" = "+e.sql)
 	}
 	if noSubquery && t.aliases != reads {
-		refuseSQL("a subquery in ON CONFLICT DO UPDATE")
+		refuseSQL("CLV-2173", "a subquery in ON CONFLICT DO UPDATE")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -511,7 +512,7 @@ func (t *translator) update(s *pg.UpdateStmt, p *plan) {
 	where := ""
 	if s.WhereClause != nil {
 		if s.WhereClause.GetCurrentOfExpr() != nil {
-			refuseSQL("WHERE CURRENT OF")
+			refuseSQL("CLV-2175", "WHERE CURRENT OF")
 		}
 		where = " WHERE " + t.where(s.WhereClause)
 	}
@@ -537,7 +538,7 @@ func (t *translator) returningTarget(list []*pg.Node, d *tableDef, r *rte, p *pl
 	if others {
 		for _, n := range list {
 			if c := n.GetResTarget().Val.GetColumnRef(); c != nil && len(c.Fields) == 1 && c.Fields[0].GetAStar() != nil {
-				refuseSQL("RETURNING * with FROM or USING")
+				refuseSQL("CLV-2176", "RETURNING * with FROM or USING")
 			}
 			t.ambiguous(n.ProtoReflect())
 		}
@@ -547,7 +548,7 @@ func (t *translator) returningTarget(list []*pg.Node, d *tableDef, r *rte, p *pl
 			if f, ok := x.(failed); ok && others {
 				switch sqlstate.CodeOf(f.err) {
 				case sqlstate.UndefinedColumn, sqlstate.UndefinedTable:
-					refuseSQL("RETURNING columns of the tables in FROM or USING")
+					refuseSQL("CLV-2177", "RETURNING columns of the tables in FROM or USING")
 				}
 			}
 			panic(x)
@@ -626,7 +627,7 @@ func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
 	where := ""
 	if s.WhereClause != nil {
 		if s.WhereClause.GetCurrentOfExpr() != nil {
-			refuseSQL("WHERE CURRENT OF")
+			refuseSQL("CLV-2175", "WHERE CURRENT OF")
 		}
 		where = " WHERE " + t.where(s.WhereClause)
 	}
@@ -636,7 +637,7 @@ func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
 		b.WriteString(" AS r0" + where)
 	} else {
 		if d.column("rowid") != nil {
-			refuseSQL("DELETE USING of a table with a column rowid")
+			refuseSQL("CLV-2178", "DELETE USING of a table with a column rowid")
 		}
 		b.WriteString(" WHERE rowid IN (SELECT r0.rowid FROM main." + quote.Ident(d.sqlName()) + " AS r0, " + from + where + ")")
 	}

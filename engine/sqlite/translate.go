@@ -56,11 +56,12 @@ func failf(code sqlstate.Code, format string, args ...any) {
 	panic(failed{sqlstate.New(code, format, args...)})
 }
 
-func refuse(why, hint string) { panic(failed{sqlstate.Refuse(why, hint)}) }
-
-func refuseSQL(what string) {
-	refuse(what+" is not supported on a SQLite shard", "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+// refused is the refusal of what a SQLite shard does not have.
+func refused(id sqlstate.ID, what string, args ...any) error {
+	return sqlstate.Refusal(id, what+" is not supported on a SQLite shard", args...).WithHint("See docs/sql-sqlite.md, or use a PostgreSQL shard.")
 }
+
+func refuseSQL(id sqlstate.ID, what string, args ...any) { fail(refused(id, what, args...)) }
 
 // catch turns a panic of fail into *err. Panics of any other kind go on.
 func catch(err *error) {
@@ -176,7 +177,8 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.Cast
 		}
 		t.params[e.param-1] = oid
 		if value.ClassOf(oid) == value.ClassNone {
-			refuse("a SQLite shard has no values of type "+value.TypeName(oid), "See docs/sql-sqlite.md for the types it has.")
+			fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
+				WithHint("See docs/sql-sqlite.md for the types it has."))
 		}
 		r := expr{sql: e.sql, typ: oid, mod: -1, name: name}
 		return t.applyTypmod(r, mod, ctx), true
@@ -186,7 +188,8 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.Cast
 			return e, true
 		}
 		if value.ClassOf(oid) == value.ClassNone && !pgcatalog.IsPolymorphic(oid) {
-			refuse("a SQLite shard has no values of type "+value.TypeName(oid), "See docs/sql-sqlite.md for the types it has.")
+			fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
+				WithHint("See docs/sql-sqlite.md for the types it has."))
 		}
 		if e.null {
 			return expr{sql: "NULL", typ: oid, mod: mod, name: name, constant: true}, true
@@ -256,7 +259,7 @@ func (t *translator) applyTypmod(e expr, mod int32, ctx pgcatalog.CastContext) e
 	case pgoid.Timestamp, pgoid.Timestamptz, pgoid.Time:
 		e.sql = fmt.Sprintf("cleave_ts_round(%s, %d)", e.sql, mod)
 	case pgoid.Interval:
-		refuseSQL("interval with a precision")
+		refuseSQL("CLV-2179", "interval with a precision")
 	default:
 		if value.ClassOf(e.typ) != value.ClassArray {
 			return e
@@ -283,7 +286,7 @@ func call(fn string, args ...any) string {
 
 func (t *translator) noCheck(what string) {
 	if t.inCheck {
-		refuseSQL(what + " in a constraint or default")
+		refuseSQL("CLV-2180", "%s in a constraint or default", what)
 	}
 }
 
@@ -342,10 +345,10 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 		failf(sqlstate.SyntaxError, "a type name is missing")
 	}
 	if n.PctType {
-		refuseSQL("%TYPE")
+		refuseSQL("CLV-2181", "%%TYPE")
 	}
 	if n.Setof {
-		refuseSQL("SETOF")
+		refuseSQL("CLV-2182", "SETOF")
 	}
 	var parts []string
 	for _, p := range n.Names {
@@ -360,7 +363,7 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 	ty := value.Builtin.TypeNamed(name)
 	if ty == nil || len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
 		if strings.HasSuffix(name, "serial") {
-			refuseSQL("the type " + name + " here")
+			refuseSQL("CLV-2183", "the type %s here", name)
 		}
 		t.failAt(n.Location, sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
 	}
@@ -410,10 +413,10 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 				t.failAt(n.Location, sqlstate.InvalidParameterValue, "%s precision must not be negative", strings.ToUpper(name))
 			}
 		case pgoid.Interval:
-			refuseSQL("interval with fields or a precision")
+			refuseSQL("CLV-2184", "interval with fields or a precision")
 		default:
 			if ty.OID == 1560 || ty.OID == 1562 || ty.OID == pgoid.Timetz {
-				refuseSQL("the type " + value.TypeName(ty.OID))
+				refuseSQL("CLV-2185", "the type %s", value.TypeName(ty.OID))
 			}
 			t.failAt(n.Location, sqlstate.SyntaxError, "type modifier is not allowed for type \"%s\"", name)
 		}

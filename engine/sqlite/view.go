@@ -51,7 +51,7 @@ func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []co
 			}
 		}
 		if value.ClassOf(target.e.typ) == value.ClassNone {
-			refuseSQL("a view with a column of type " + value.TypeName(target.e.typ))
+			refuseSQL("CLV-2195", "a view with a column of type %s", value.TypeName(target.e.typ))
 		}
 		cols = append(cols, columnDef{Num: int16(i + 1), Name: name, Type: target.e.typ, Mod: target.e.mod})
 	}
@@ -61,13 +61,13 @@ func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []co
 func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 	switch {
 	case s.View.Relpersistence == "t":
-		refuseSQL("a temporary view")
+		refuseSQL("CLV-2196", "a temporary view")
 	case s.WithCheckOption != pg.ViewCheckOption_NO_CHECK_OPTION && s.WithCheckOption != pg.ViewCheckOption_VIEW_CHECK_OPTION_UNDEFINED:
-		refuseSQL("WITH CHECK OPTION")
+		refuseSQL("CLV-2197", "WITH CHECK OPTION")
 	case len(s.Options) > 0:
-		refuseSQL("an option of a view")
+		refuseSQL("CLV-2198", "an option of a view")
 	case s.Query.GetSelectStmt() == nil:
-		refuseSQL("this query of a view")
+		refuseSQL("CLV-2199", "this query of a view")
 	}
 	schema, name := c.creationSchema(s.View), s.View.Relname
 	old := c.cat.views[objectKey(schema, name)]
@@ -76,7 +76,7 @@ func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 	}
 	d := &tableDef{Schema: schema, Name: name, Columns: c.viewColumns(t, s.Query, s.Aliases), view: &viewDef{}}
 	if len(d.Columns) == 0 {
-		refuseSQL("a view without columns")
+		refuseSQL("CLV-2200", "a view without columns")
 	}
 	query := proto.Clone(s.Query).(*pg.Node)
 	named := (len(s.Aliases) == 0 || !starred(query)) && nameColumns(query, d.Columns)
@@ -86,7 +86,7 @@ func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 	tree.Stmts[0].Stmt = query
 	text, err := pg.Deparse(tree)
 	if err != nil {
-		refuseSQL("this query of a view")
+		refuseSQL("CLV-2199", "this query of a view")
 	}
 	if !named {
 		names := make([]string, len(d.Columns))
@@ -182,7 +182,7 @@ func (c *Conn) qualify(t *translator, query *pg.Node, v *viewDef) {
 		case *pg.A_Star:
 			v.Star = true
 		case *pg.LockingClause:
-			refuseSQL("FOR UPDATE in a view")
+			refuseSQL("CLV-2201", "FOR UPDATE in a view")
 		}
 	})
 	eachMessage(query.ProtoReflect(), func(m protoreflect.Message) {
@@ -192,13 +192,13 @@ func (c *Conn) qualify(t *translator, query *pg.Node, v *viewDef) {
 		}
 		if r.Schemaname == "" && ctes[r.Relname] {
 			if slices.ContainsFunc(t.path, func(s string) bool { return t.lookup(s, r.Relname) != nil }) {
-				refuseSQL("a view with a WITH query that is named like a table")
+				refuseSQL("CLV-2202", "a view with a WITH query that is named like a table")
 			}
 			return
 		}
 		d := t.findRelation(r)
 		if d.relation {
-			refuseSQL("a view of a temporary relation")
+			refuseSQL("CLV-2203", "a view of a temporary relation")
 		}
 		r.Schemaname = d.Schema
 		if !slices.Contains(v.Refs, d.OID) {
@@ -236,7 +236,7 @@ func (t *translator) viewItem(v *pg.RangeVar, d *tableDef) (string, *rte) {
 	q := t.query(tree.Stmts[0].Stmt, queryOptions{resolve: true})
 	t.scope, t.text = scope, text
 	if q.volatile {
-		refuseSQL("a volatile function in a view")
+		refuseSQL("CLV-2204", "a volatile function in a view")
 	}
 	if len(q.targets) < len(d.Columns) {
 		failf(sqlstate.DataCorrupted, "the definition of the view \"%s\" has other columns now", d.Name)
@@ -260,7 +260,8 @@ func (t *translator) viewItem(v *pg.RangeVar, d *tableDef) (string, *rte) {
 // notView refuses what is for tables only.
 func notView(d *tableDef) {
 	if d.view != nil {
-		refuse("the relation \""+d.Name+"\" is a view: on a SQLite shard it can only be read", "Name the table.")
+		fail(sqlstate.Refusal("CLV-2205", `the relation "%s" is a view: on a SQLite shard it can only be read`, d.Name).
+			WithHint("Name the table."))
 	}
 }
 
@@ -277,7 +278,8 @@ func (c *Conn) sortedViews() []*tableDef {
 func (c *Conn) usedByViews(d *tableDef, onlyStar bool) {
 	for _, v := range c.sortedViews() {
 		if slices.Contains(v.view.Refs, d.OID) && (!onlyStar || v.view.Star) {
-			refuse("the view \""+v.Name+"\" reads the table \""+d.Name+"\", and would have to follow its change", "Drop the view first, and make it again afterwards.")
+			fail(sqlstate.Refusal("CLV-2206", `the view "%s" reads the table "%s", and would have to follow its change`, v.Name, d.Name).
+				WithHint("Drop the view first, and make it again afterwards."))
 		}
 	}
 }

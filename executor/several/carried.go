@@ -473,8 +473,8 @@ func Faithful(s *executor.Settings, columns []byte) error {
 			ok = !u.days
 		}
 		if !ok {
-			return sqlstate.Refuse(fmt.Sprintf("the values of column %q have to go from shard to shard, and the session's settings might change them on the way", f.Name),
-				"SET extra_float_digits TO 1, DateStyle TO ISO, array_nulls TO on and xmloption TO content first")
+			return sqlstate.Refusal("CLV-0205", "the values of column %q have to go from shard to shard, and the session's settings might change them on the way", f.Name).
+				WithHint("SET extra_float_digits TO 1, DateStyle TO ISO, array_nulls TO on and xmloption TO content first")
 		}
 	}
 	return nil
@@ -535,5 +535,6 @@ func (c *runner) faithful(p *part, fields []wire.Field, as *carried) error {
 	if err != nil || n < 0 {
 		return err
 	}
-	return sqlstate.Refuse(fmt.Sprintf("the values of column %q have to go from shard to shard, and the setting %s might change them on the way", of[n].Name, setting), "SET "+setting+" = "+want)
+	return sqlstate.Refusal("CLV-0206", "the values of column %q have to go from shard to shard, and the setting %s might change them on the way", of[n].Name, setting).
+		WithHint("SET %s = %s", setting, want)
 }

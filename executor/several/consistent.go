@@ -24,8 +24,8 @@ func (c *transaction) consistent(ctx context.Context, e *execution) error {
 		if e == nil || e.st.Kind != planner.Several || !e.st.ReadOnly {
 			return nil
 		}
-		return sqlstate.Refuse("an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open",
-			"BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'")
+		return sqlstate.Refusal("CLV-1004", "an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open").
+			WithHint("BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'")
 	case c.block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)
@@ -40,15 +40,16 @@ func (c *transaction) consistent(ctx context.Context, e *execution) error {
 	}
 	for _, p := range c.parts {
 		if p.begun && !c.proven[p.shard] {
-			return sqlstate.Refuse("an atomic read over several shards after another statement of the same transaction is not supported: shard "+p.shard+" has its snapshot already",
-				"SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block").OnShard(p.shard)
+			return sqlstate.Refusal("CLV-0207", "an atomic read over several shards after another statement of the same transaction is not supported: shard %s has its snapshot already", p.shard).
+				WithHint("SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block").OnShard(p.shard)
 		}
 	}
 	if c.proven != nil && !slices.ContainsFunc(shards, func(s string) bool { return !c.proven[s] }) {
 		return nil // an earlier statement of the unit has them
 	}
 	if c.proven != nil {
-		return sqlstate.Refuse("an atomic read needs snapshots of other shards than the one before it in the same transaction", "Sync between them").OnShard(shards[0])
+		return sqlstate.Refusal("CLV-0208", "an atomic read needs snapshots of other shards than the one before it in the same transaction").
+			WithHint("Sync between them").OnShard(shards[0])
 	}
 	parts, err := c.partsOf(ctx, shards, false)
 	for c.block && sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
@@ -71,7 +72,8 @@ func (c *transaction) consistent(ctx context.Context, e *execution) error {
 	}
 	if c.block {
 		if c.hasNamed() {
-			return sqlstate.Refuse("SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards", "SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read")
+			return sqlstate.Refusal("CLV-1005", "SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards").
+				WithHint("SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read")
 		}
 		begin = strings.Join(append([]string{c.opt.Begin}, c.modes...), ";")
 		for s := range c.saves.All() {

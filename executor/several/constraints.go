@@ -18,7 +18,8 @@ import (
 // setsConstraints runs SET CONSTRAINTS.
 func (c *transaction) setsConstraints(ctx context.Context, st *planner.Statement) error {
 	if c.saves.Len() > 0 {
-		return sqlstate.Refuse("SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "SET CONSTRAINTS before the SAVEPOINT")
+		return sqlstate.Refusal("CLV-1006", "SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
+			WithHint("SET CONSTRAINTS before the SAVEPOINT")
 	}
 	if names, _ := planner.NamedConstraints(st.Text); names == nil {
 		return c.setsMode(st)

@@ -145,7 +145,8 @@ func (c *runner) constantDefaults(ctx context.Context, p *planner.CopyPlan) erro
 		return err
 	}
 	if len(res.Rows) > 0 {
-		return sqlstate.Refuse("the default of column "+quote(res.Rows[0][0].String)+" of the reference table "+p.Table.QualifiedName()+" could be another value on each shard", "give the column in the COPY")
+		return sqlstate.Refusal("CLV-0401", "the default of column %s of the reference table %s could be another value on each shard", quote(res.Rows[0][0].String), p.Table.QualifiedName()).
+			WithHint("give the column in the COPY")
 	}
 	return nil
 }
@@ -164,7 +165,8 @@ func (c *runner) plainRows(ctx context.Context, p *planner.CopyPlan) error {
 		return err
 	}
 	if len(res.Rows) > 0 {
-		return sqlstate.Refuse("the trigger "+quote(res.Rows[0][0].String)+" could make other rows of those for the reference table "+p.Table.QualifiedName()+" on each shard", "use INSERT, which compares the rows")
+		return sqlstate.Refusal("CLV-0402", "the trigger %s could make other rows of those for the reference table %s on each shard", quote(res.Rows[0][0].String), p.Table.QualifiedName()).
+			WithHint("use INSERT, which compares the rows")
 	}
 	return nil
 }
@@ -244,7 +246,8 @@ func (j *copyIn) learn(t *copyPart) error {
 	}
 	j.fields = int(binary.BigEndian.Uint16(f[wire.Header+1:])) - len(j.p.MadeFor)
 	if j.index != nil && len(j.p.Columns) == 0 && j.fields != len(j.p.Table.Columns) {
-		return sqlstate.Refuse("COPY without a column list into a table with generated columns is not supported over several shards", "name the columns: COPY "+j.p.Table.QualifiedName()+" (...)")
+		return sqlstate.Refusal("CLV-0403", "COPY without a column list into a table with generated columns is not supported over several shards").
+			WithHint("name the columns: COPY %s (...)", j.p.Table.QualifiedName())
 	}
 	major, _, _ := strings.Cut(t.s.p.conn.Parameter("server_version"), ".")
 	if n, err := strconv.Atoi(major); err == nil {
@@ -521,7 +524,8 @@ func (j *copyIn) prefix(made [][]byte) ([]byte, error) {
 		case j.p.Binary:
 			typ, ok := keyspace.TypeByOID(j.p.MadeFor[i].OID)
 			if !ok {
-				return nil, sqlstate.Refuse("values for column "+quote(j.p.MadeFor[i].Name)+" of type "+j.p.MadeFor[i].Type+" cannot be made in a binary COPY", "use the text or csv format")
+				return nil, sqlstate.Refusal("CLV-0404", "values for column %s of type %s cannot be made in a binary COPY", quote(j.p.MadeFor[i].Name), j.p.MadeFor[i].Type).
+					WithHint("use the text or csv format")
 			}
 			val, err := keyspace.ParseText(typ, v)
 			if err != nil {
@@ -535,7 +539,8 @@ func (j *copyIn) prefix(made [][]byte) ([]byte, error) {
 		case j.p.CSV:
 			j.made = appendCSV(j.made, v, &j.p.CopyFormat, true)
 		case string(v) == j.p.Null || j.p.HasDefault && string(v) == j.p.Default:
-			return nil, sqlstate.Refuse("a value that the router made is the text that stands for NULL or DEFAULT", "choose another NULL text")
+			return nil, sqlstate.Refusal("CLV-0405", "a value that the router made is the text that stands for NULL or DEFAULT").
+				WithHint("choose another NULL text")
 		default:
 			j.made = appendText(j.made, v, j.p.Delimiter)
 		}

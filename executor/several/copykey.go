@@ -114,7 +114,8 @@ func (k *keyReader) read(rec []byte, resolved map[int]keyspace.Value) (known boo
 				end = len(rec)
 			}
 			if string(rec[from:end]) == k.p.Default {
-				return false, sqlstate.Refuse("the mark of DEFAULT stands for a value of the shard key column "+k.p.Table.ShardKey[i], "give the value, or leave the column out if the router makes it")
+				return false, sqlstate.Refusal("CLV-0406", "the mark of DEFAULT stands for a value of the shard key column %s", k.p.Table.ShardKey[i]).
+					WithHint("give the value, or leave the column out if the router makes it")
 			}
 		}
 		if done, known, err := k.value(i, value, resolved); done {

@@ -66,7 +66,8 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	case c.cursors.Len()+c.host.Held().Len() >= portalMax:
 		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d cursors are open", c.cursors.Len()+c.host.Held().Len())
 	case d.Hold && c.opt.Owner != nil:
-		return nil, sqlstate.Refuse("a WITH HOLD cursor in a transaction with a schema change is not supported", "declare it after the COMMIT")
+		return nil, sqlstate.Refusal("CLV-1007", "a WITH HOLD cursor in a transaction with a schema change is not supported").
+			WithHint("declare it after the COMMIT")
 	}
 	if err := c.free([]byte(d.Name)); err != nil {
 		return nil, err
@@ -94,7 +95,8 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	}
 	err = c.startJob(k)
 	if code := string(sqlstate.CodeOf(err)); c.block && strings.HasPrefix(code, "2") && code != "25P02" {
-		return nil, sqlstate.Refuse("the first rows of a cursor over several shards are computed when it is declared, and that fails: "+sqlstate.As(err).Message, "write the query so that no row fails")
+		return nil, sqlstate.Refusal("CLV-1008", "the first rows of a cursor over several shards are computed when it is declared, and that fails: %s", sqlstate.As(err).Message).
+			WithHint("write the query so that no row fails")
 	}
 	if err != nil {
 		return nil, err
@@ -188,7 +190,8 @@ func (c *runner) startCursor(ctx context.Context, e *execution) (job, error) {
 	}
 	if !f.move && !k.sameStyle(c) {
 		// Rows were read ahead, and some are kept.
-		return nil, sqlstate.Refuse("a setting that says how values are written has changed since this cursor's rows were read", "set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again")
+		return nil, sqlstate.Refusal("CLV-1009", "a setting that says how values are written has changed since this cursor's rows were read").
+			WithHint("set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again")
 	}
 	if f.move && q.Count == 0 && q.Direction != planner.Absolute {
 		if k.pos > 0 && k.pos <= k.read {

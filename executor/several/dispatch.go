@@ -85,7 +85,8 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 			return c.startCopyOut(ctx, e)
 		}
 	}
-	return nil, sqlstate.Refuse(e.st.Tag+" is not supported in a transaction over several shards", "run it in a transaction of its own")
+	return nil, sqlstate.Refusal("CLV-0209", "%s is not supported in a transaction over several shards", e.st.Tag).
+		WithHint("run it in a transaction of its own")
 }
 
 // relay runs a statement on one part as it is.
@@ -153,7 +154,8 @@ func holdsForTransaction(st *planner.Statement, q *request) error {
 			continue
 		}
 		if a.To == 0 || q.text != st.Text {
-			return sqlstate.Refuse("set_config() for the session in such a statement is not supported in a transaction over several shards", "SELECT set_config('name', 'value', false) by itself, or SET")
+			return sqlstate.Refusal("CLV-0210", "set_config() for the session in such a statement is not supported in a transaction over several shards").
+				WithHint("SELECT set_config('name', 'value', false) by itself, or SET")
 		}
 		changes = append(changes, a)
 	}

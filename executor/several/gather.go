@@ -481,7 +481,8 @@ func (g *gather) final(ctx context.Context) error {
 		return refused(err, columns != nil, g.e.st)
 	}
 	if !sameColumns(g.e.desc.fields, fieldsOf(columns)) && g.e.desc.columns != nil {
-		return sqlstate.Refuse("the statement has other result columns when it runs on rows brought together from several shards", "cast its columns to the types that you need")
+		return sqlstate.Refusal("CLV-0211", "the statement has other result columns when it runs on rows brought together from several shards").
+			WithHint("cast its columns to the types that you need")
 	}
 	return nil
 }
@@ -533,7 +534,8 @@ func refused(err error, known bool, st *planner.Statement) error {
 	}) {
 		return err
 	}
-	return sqlstate.Refuse("the statement cannot be run on rows brought together from several shards: "+se.Message, "write it in another way, or fix the shard key")
+	return sqlstate.Refusal("CLV-0212", "the statement cannot be run on rows brought together from several shards: %s", se.Message).
+		WithHint("write it in another way, or fix the shard key")
 }
 
 // step implements job.

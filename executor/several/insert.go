@@ -59,7 +59,7 @@ func (i *inserting) values(ctx context.Context) error {
 			return err
 		}
 		if len(set.rows) != 1 {
-			return sqlstate.Refuse("an expression for a shard key gives several rows", "use INSERT ... SELECT")
+			return sqlstate.Refusal("CLV-0304", "an expression for a shard key gives several rows").WithHint("use INSERT ... SELECT")
 		}
 		computed = append(computed, set.rows[0]...)
 		types = append(types, set.types...)
@@ -148,7 +148,8 @@ func (i *inserting) selected(ctx context.Context) error {
 	own := len(p.Columns) - len(p.Made)
 	if len(set.fields) != own {
 		source.stop()
-		return sqlstate.Refuse("the number of columns that the SELECT gives is not certain before it runs", "name the columns of the INSERT")
+		return sqlstate.Refusal("CLV-0305", "the number of columns that the SELECT gives is not certain before it runs").
+			WithHint("name the columns of the INSERT")
 	}
 	column := func(n int) (name, typ string) {
 		if n < own {

@@ -60,7 +60,8 @@ func (c *transaction) canWriteLent(ctx context.Context) error {
 	var all []txn.Participant
 	for _, s := range c.host.Snapshot().Shards() {
 		if !s.Can().PreparesDefinitions {
-			return sqlstate.Refuse("writes on several shards in a transaction with a schema change need shards that can prepare both, and "+s.Name+" is a SQLite file", "commit the schema change first").OnShard(s.Name)
+			return sqlstate.Refusal("CLV-0213", "writes on several shards in a transaction with a schema change need shards that can prepare both, and %s is a SQLite file", s.Name).
+				WithHint("commit the schema change first").OnShard(s.Name)
 		}
 		p, err := c.part(ctx, s.Name, false)
 		if err != nil {
@@ -99,7 +100,8 @@ func (c *transaction) Idle() error {
 	for _, p := range c.parts {
 		c.known(p)
 		if p.busy != nil {
-			return sqlstate.Refuse("a schema change while rows of a statement over several shards are still to be fetched is not supported", "fetch them all, or close the cursor").OnShard(p.shard)
+			return sqlstate.Refusal("CLV-0214", "a schema change while rows of a statement over several shards are still to be fetched is not supported").
+				WithHint("fetch them all, or close the cursor").OnShard(p.shard)
 		}
 	}
 	return nil

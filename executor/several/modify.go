@@ -125,8 +125,8 @@ func (c *runner) apart(ctx context.Context, changes []planner.Change) error {
 				continue
 			}
 		}
-		return sqlstate.Refuse("the statement changes tables on several shards that the foreign key "+quote(r[0].String)+" ties together, which is checked when all of its WITH queries have run",
-			"run the WITH queries as statements of their own, in one transaction")
+		return sqlstate.Refusal("CLV-0306", "the statement changes tables on several shards that the foreign key %s ties together, which is checked when all of its WITH queries have run", quote(r[0].String)).
+			WithHint("run the WITH queries as statements of their own, in one transaction")
 	}
 	return nil
 }
@@ -149,7 +149,8 @@ type modifying struct {
 func (m *modifying) make(p *planner.MadePlan) error {
 	set, own := m.sets[p.Read], len(p.Columns)-len(p.Values)
 	if len(set.fields) != own {
-		return sqlstate.Refuse("the number of columns that the SELECT gives is not certain before it runs", "name the columns of the INSERT")
+		return sqlstate.Refusal("CLV-0305", "the number of columns that the SELECT gives is not certain before it runs").
+			WithHint("name the columns of the INSERT")
 	}
 	set.fields, set.types = slices.Clone(set.fields), slices.Clone(set.types)
 	for i, col := range p.Columns[:own] {
@@ -206,8 +207,8 @@ func (m *modifying) split(shards []string) ([]string, error) {
 			return nil, sqlstate.New(sqlstate.UndefinedColumn, "column %q of the source of MERGE does not exist", name)
 		}
 		if !s.Compares(i, set.fields[at[i]].TypeOID) {
-			return nil, sqlstate.Refuse("MERGE into "+m.m.Table.QualifiedName()+" concerns several shards, and column "+quote(name)+" of its source has not the type of the shard key",
-				"let the source have it as "+s.Types[i].String()+"; a cast, "+name+"::"+s.Types[i].String()+", is the same where it changes no value: 2.5::bigint is 3")
+			return nil, sqlstate.Refusal("CLV-0307", "MERGE into %s concerns several shards, and column %s of its source has not the type of the shard key", m.m.Table.QualifiedName(), quote(name)).
+				WithHint("let the source have it as %s; a cast, %s::%s, is the same where it changes no value: 2.5::bigint is 3", s.Types[i].String(), name, s.Types[i].String())
 		}
 	}
 	m.owned = map[string][][][]byte{}
@@ -374,8 +375,8 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 			same = slices.Equal(want, sorted(theirs))
 		}
 		if !same {
-			e := sqlstate.Refuse("the statement does not do the same to the rows of the reference table "+m.m.Table.QualifiedName()+" on shard "+s.p.shard+" as on shard "+first,
-				"if the table's copies differ: cleave doctor --repair; else write the statement so that its result does not depend on the order of rows, on defaults or on triggers")
+			e := sqlstate.Refusal("CLV-0308", "the statement does not do the same to the rows of the reference table %s on shard %s as on shard %s", m.m.Table.QualifiedName(), s.p.shard, first).
+				WithHint("if the table's copies differ: cleave doctor --repair; else write the statement so that its result does not depend on the order of rows, on defaults or on triggers")
 			e.Shard = s.p.shard
 			return nil, e
 		}

@@ -14,7 +14,8 @@ import (
 // asCursor is the portal as FETCH, MOVE and CLOSE see it, read forward only as every portal of a Bind (CreatePortal of portalmem.c).
 func (p *portal) asCursor() (*cursor, error) {
 	if p.stmt.desc.columns == nil || !p.e.st.ReadOnly || p.e.st.Cursor != nil || p.e.st.Copy {
-		return nil, sqlstate.Refuse("FETCH, MOVE and CLOSE of portal "+quote(p.name)+", which is not that of a query, are not supported", "use Execute and Close messages, or DECLARE a cursor")
+		return nil, sqlstate.Refusal("CLV-1011", "FETCH, MOVE and CLOSE of portal %s, which is not that of a query, are not supported", quote(p.name)).
+			WithHint("use Execute and Close messages, or DECLARE a cursor")
 	}
 	k := &cursor{desc: p.stmt.desc, e: &p.e, job: p.job, noScroll: true, read: p.rows, pos: p.rows, ended: p.done || p.last, of: p}
 	if p.done {

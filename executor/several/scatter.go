@@ -114,7 +114,8 @@ func countOf(n *planner.Count, e *execution, code sqlstate.Code, what string) (i
 			switch e.desc.params[i] {
 			case 0, pgInt2, pgInt4, pgInt8:
 			default:
-				return 0, sqlstate.Refuse(what+" over several shards takes a parameter of an integer type", "cast the parameter in the client, or declare it as bigint")
+				return 0, sqlstate.Refusal("CLV-0217", "%s over several shards takes a parameter of an integer type", what).
+					WithHint("cast the parameter in the client, or declare it as bigint")
 			}
 		}
 		var err error

@@ -41,7 +41,8 @@ type scratch struct {
 // newScratch borrows a conversation with a shard.
 func (c *runner) newScratch(ctx context.Context, shard string) (*scratch, error) {
 	if c.opt.Owner != nil {
-		return nil, sqlstate.Refuse("a statement that needs a temporary table of rows of several shards is not supported after a schema change in the same transaction", "commit the schema change first, or use a statement that each shard can run for itself")
+		return nil, sqlstate.Refusal("CLV-0801", "a statement that needs a temporary table of rows of several shards is not supported after a schema change in the same transaction").
+			WithHint("commit the schema change first, or use a statement that each shard can run for itself")
 	}
 	s := &scratch{c: c}
 	// Other statements may hold all of the pool's conversations as parts and wait

@@ -77,7 +77,7 @@ func (c *Conn) control(st *planner.Statement) error {
 			return err
 		}
 	default:
-		return sqlstate.Refuse(st.Tag+" is not supported", "use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
+		return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
 	}
 	c.out = wire.AppendCommandComplete(c.out, st.Tag)
 	return nil
@@ -111,7 +111,8 @@ func (c *transaction) setsReadOnly(st *planner.Statement) error {
 	}
 	wrote := slices.ContainsFunc(c.parts, func(p *part) bool { return p.wrote })
 	if wrote || c.saves.Len() > 0 {
-		return sqlstate.Refuse("SET TRANSACTION READ ONLY after a write or a savepoint is not supported in a transaction over several shards", "BEGIN READ ONLY, or leave it out")
+		return sqlstate.Refusal("CLV-1013", "SET TRANSACTION READ ONLY after a write or a savepoint is not supported in a transaction over several shards").
+			WithHint("BEGIN READ ONLY, or leave it out")
 	}
 	c.readOnly = true
 	return nil
@@ -245,7 +246,8 @@ func (c *Conn) set(st *planner.Statement) error {
 		case s.Op == "set", s.Op == "reset":
 			sql = "SET LOCAL " + quoteSetting(s.Name) + " TO DEFAULT"
 		default:
-			return sqlstate.Refuse(st.Tag+" inside a transaction over several shards is not supported", "RESET the settings one by one, or end the transaction first")
+			return sqlstate.Refusal("CLV-1014", "%s inside a transaction over several shards is not supported", st.Tag).
+				WithHint("RESET the settings one by one, or end the transaction first")
 		}
 	}
 	c.aside.setting = true

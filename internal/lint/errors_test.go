@@ -49,7 +49,7 @@ func codesTable() string {
 	return b.String()
 }
 
-// refusalsTable lists the refusals of the source by section, and those that have no id yet behind.
+// refusalsTable lists the refusals of the source by section.
 func refusalsTable(t *testing.T) string {
 	t.Helper()
 	tree, err := Load(os.DirFS("../.."))
@@ -62,14 +62,14 @@ func refusalsTable(t *testing.T) string {
 		sections[s.Title] = append(sections[s.Title], r)
 	}
 	var b strings.Builder
-	for _, s := range append(sqlstate.Sections(), sqlstate.Section{}) {
+	for _, s := range sqlstate.Sections() {
 		list := sections[s.Title]
 		slices.SortFunc(list, func(a, b Refusal) int {
-			return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Sentence, b.Sentence), cmp.Compare(a.Hint, b.Hint))
+			return cmp.Compare(a.ID, b.ID)
 		})
-		list = slices.CompactFunc(list, func(a, b Refusal) bool { return a.ID == b.ID && a.Sentence == b.Sentence })
+		list = slices.CompactFunc(list, func(a, b Refusal) bool { return a.ID == b.ID })
 		if len(list) > 0 {
-			fmt.Fprintf(&b, "## %s\n\n| id | sentence | hint |\n|---|---|---|\n", cmp.Or(s.Title, "Without an id yet"))
+			fmt.Fprintf(&b, "## %s\n\n| id | sentence | hint |\n|---|---|---|\n", s.Title)
 		}
 		for _, r := range list {
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", r.ID, cell(r.Sentence), cell(strings.TrimSpace(r.Hint)))

@@ -111,7 +111,6 @@ func TestRulesCanFail(t *testing.T) {
 		{"refusals", "keyspace/a.go", "package keyspace\n\nvar a, b = sqlstate.Refusal(\"CLV-0101\", \"no\"), sqlstate.Refusal(\"CLV-0101\", \"never\")\n", "has other words at keyspace/a.go:3"},
 		{"refusals", "keyspace/a.go", "package keyspace\n\nvar a, b = sqlstate.Refusal(\"CLV-0101\", \"no\").WithHint(\"Yes.\"), sqlstate.Refusal(\"CLV-0101\", \"no\")\n", "has other words at keyspace/a.go:3"},
 		{"refusals", "keyspace/a.go", "package keyspace\n\nconst id = \"CLV-0101\"\n\nvar e = sqlstate.Refusal(id, \"no\")\n", "is not an argument"},
-		{"ratchet", "keyspace/a.go", "package keyspace\n\nvar e = sqlstate.Refuse(\"no\", \"yes\")\n", "refusals without an id: 1, more than 0"},
 		{"ratchet", "keyspace/a.go", "package keyspace\n\ntype wide int\n" + repeated(methodsMax+1, "\nfunc (w *wide) m%d() {}\n"), "methods of keyspace.wide: 61, more than 60"},
 		{"ratchet", "keyspace/a.go", "package keyspace\n\nfunc f(n int) {\n" + repeated(complexityMax, "\tif n == %d {\n\t\tn++\n\t}\n") + "}\n", "complexity of keyspace.f: 51, more than 50"},
 		{"ratchet", "keyspace/a.go", "package keyspace\n\nfunc f(n int) {\n" + repeated(complexFrom, "\tif n == %d {\n\t\tn++\n\t}\n") + "}\n", "functions above complexity 15: 1"},
@@ -251,14 +250,11 @@ func TestRefusals(t *testing.T) {
 
 const again = "Run it again."
 
-func refuse(why, hint string) { panic(sqlstate.Refuse(why, hint)) }
-
 func not(id sqlstate.ID, what string, args ...any) error {
 	return sqlstate.Refusal(id, what+" is not supported", args...).WithHint("See the page.")
 }
 
 func f(name string) {
-	refuse("no "+name, "go")
 	fail(not("CLV-0201", "%s of it", name))
 	fail(sqlstate.Refusal("CLV-0203", "it").WithHint(again))
 	fail(sqlstate.Refusal("CLV-0202", "100%% of %q", name).OnShard(name).WithHint("Give %s.", name).At(7))
@@ -271,7 +267,7 @@ func f(name string) {
 	for _, r := range tree.Refusals() {
 		fmt.Fprintf(&got, "%d %s|%s|%s\n", r.Line, r.ID, r.Sentence, r.Hint)
 	}
-	if want := "12 |no …|go\n13 CLV-0201|… of it is not supported|See the page.\n14 CLV-0203|it|Run it again.\n15 CLV-0202|100% of …|Give ….\n"; got.String() != want {
+	if want := "10 CLV-0201|… of it is not supported|See the page.\n11 CLV-0203|it|Run it again.\n12 CLV-0202|100% of …|Give ….\n"; got.String() != want {
 		t.Errorf("found\n%swant\n%s", got.String(), want)
 	}
 }

@@ -62,11 +62,6 @@ type Measured struct {
 func Measure(t *Tree) map[string]Measured {
 	out := map[string]Measured{}
 	t.measureCode(out)
-	for _, r := range t.Refusals() {
-		if r.ID == "" && strings.HasPrefix(strings.ToLower(r.by), "refuse") {
-			count(out, "refusals without an id", 1, 0, r.File, r.Line)
-		}
-	}
 	t.measureMarkdown(out)
 	for what, m := range out {
 		if m.Figure <= m.Bound {

@@ -13,16 +13,14 @@ import (
 
 // Refusal is a place that refuses a statement, with its words: what is put in at run time is an ellipsis.
 type Refusal struct {
-	ID             sqlstate.ID // "" of the old way, which has none
+	ID             sqlstate.ID
 	Sentence, Hint string
 	File           string
 	Line           int
-
-	by string // the function that is called
 }
 
-// Refusals returns the refusals of the source, in order of place: calls of sqlstate.Refusal and of the old
-// sqlstate.Refuse, and of functions that hand their own parameters to such a call.
+// Refusals returns the refusals of the source, in order of place: calls of sqlstate.Refusal, and of functions that hand
+// their own parameters to such a call.
 func (t *Tree) Refusals() []Refusal {
 	packages := map[string][]*GoFile{}
 	for _, f := range t.Go {
@@ -37,7 +35,7 @@ func (t *Tree) Refusals() []Refusal {
 			eachCall(f.AST, func(call *ast.CallExpr, hint ast.Expr) {
 				for _, m := range makers[called(call)] {
 					if r, ok := m.at(call, hint, texts); ok {
-						r.File, r.Line, r.by = f.Path, t.line(call.Pos()), called(call)
+						r.File, r.Line = f.Path, t.line(call.Pos())
 						out = append(out, r)
 					}
 				}
@@ -61,9 +59,6 @@ func checkRefusals(t *Tree, say report) {
 	of := map[sqlstate.ID]Refusal{}
 	seen := map[string]int{} // literals of a file that Refusals has found
 	for _, r := range t.Refusals() {
-		if r.ID == "" {
-			continue
-		}
 		seen[r.File+string(r.ID)]++
 		if _, ok := sqlstate.SectionOf(r.ID); !ok {
 			say(r.File, r.Line, "%s is no id of a refusal: CLV- and four digits, in a section of sqlstate.Sections", r.ID)
@@ -133,11 +128,8 @@ type maker struct {
 
 // makersOf finds the functions of a package that make refusals of their parameters, by name.
 func makersOf(files []*GoFile) map[string][]maker {
-	id, why, hint := ast.NewIdent("id"), ast.NewIdent("why"), ast.NewIdent("hint")
-	old := []maker{{params: []string{"why", "hint"}, why: why, hint: hint}}
 	makers := map[string][]maker{
-		"Refusal": {{params: []string{"id", "why"}, variadic: true, id: id, why: why}},
-		"Refuse":  old, "refuse": old, // the latter also of closures
+		"Refusal": {{params: []string{"id", "why"}, variadic: true, id: ast.NewIdent("id"), why: ast.NewIdent("why")}},
 	}
 	for again := true; again; {
 		again = false
@@ -176,7 +168,7 @@ func handsOn(f *ast.FuncDecl, known map[string][]maker) (out []maker) {
 			if hint != nil {
 				is.hint = hint
 			}
-			if m.id != nil && uses(is.id, params) || m.id == nil && uses(is.why, params) {
+			if uses(is.id, params) {
 				out = append(out, is)
 			}
 		}
@@ -216,11 +208,8 @@ func (m maker) at(call *ast.CallExpr, hint ast.Expr, texts map[string]ast.Expr) 
 		hint = substitute(m.hint, env)
 	}
 	r.Sentence, r.Hint = words(substitute(m.why, env), texts), words(hint, texts)
-	if m.id != nil {
-		r.ID = idOf(m.id, env)
-		return r, r.ID != ""
-	}
-	return r, strings.Trim(r.Sentence, "… ():") != ""
+	r.ID = idOf(m.id, env)
+	return r, r.ID != ""
 }
 
 // eachCall calls f for every call, with the argument of the WithHint that is called of what it returns.

@@ -140,7 +140,7 @@ SELECT set_config('a.b', note, true) FROM orders;
 --> refused 0A000: set_config() in a statement over several shards is not supported
 -->   hint: SELECT set_config('name', 'value', false) by itself, or SET
 SELECT set_config('a.b', 'x', true) FROM orders WHERE tenant_id IN (1, 2, 3, 4, 5, 6, 7);
---> several keys, but set_config() in a statement over several shards is not supported (SQLSTATE 0A000); hint: SELECT set_config('name', 'value', false) by itself, or SET
+--> several keys, but set_config() in a statement over several shards is not supported (SQLSTATE 0A000, refusal CLV-0229); hint: SELECT set_config('name', 'value', false) by itself, or SET
 SELECT set_config('a.b', 'x', true), nextval('numbers');
 --> default shard [SELECT, rows]
 -->   sets "a.b" to "x", local "true"

@@ -241,7 +241,8 @@ var numericFunctions = []Def{
 			return numV(x.Mod(y))
 		}
 		if x.Kind != 0 || y.Kind != 0 {
-			return value.Datum{}, sqlstate.Refuse("div of NaN or infinities is not supported on a SQLite shard", "Use the operator /.")
+			return value.Datum{}, sqlstate.Refusal("CLV-2100", "div of NaN or infinities is not supported on a SQLite shard").
+				WithHint("Use the operator /.")
 		}
 		if y.N.Sign() == 0 {
 			return value.Datum{}, value.DivisionByZero()

@@ -72,7 +72,8 @@ var textFunctions = []Def{
 				inWord = true
 			case r >= utf8.RuneSelf:
 				// Whether it is part of a word depends on the C library's version.
-				return value.Datum{}, sqlstate.Refuse("initcap of the character '"+string(r)+"' is not supported on a SQLite shard", "Use it on letters that have upper and lower case.")
+				return value.Datum{}, sqlstate.Refusal("CLV-2101", "initcap of the character '%s' is not supported on a SQLite shard", string(r)).
+					WithHint("Use it on letters that have upper and lower case.")
 			default:
 				inWord = r >= '0' && r <= '9'
 			}
@@ -242,7 +243,8 @@ var textFunctions = []Def{
 			out.WriteString(s)
 			return value.Text(out.String()), nil
 		case "escape":
-			return value.Datum{}, sqlstate.Refuse("encode to 'escape' is not supported on a SQLite shard", "Use 'hex' or 'base64'.")
+			return value.Datum{}, sqlstate.Refusal("CLV-2102", "encode to 'escape' is not supported on a SQLite shard").
+				WithHint("Use 'hex' or 'base64'.")
 		}
 		return value.Datum{}, sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text())
 	}),
@@ -262,7 +264,8 @@ var textFunctions = []Def{
 			}
 			return value.Blob(string(b)), nil
 		case "escape":
-			return value.Datum{}, sqlstate.Refuse("decode from 'escape' is not supported on a SQLite shard", "Use 'hex' or 'base64'.")
+			return value.Datum{}, sqlstate.Refusal("CLV-2103", "decode from 'escape' is not supported on a SQLite shard").
+				WithHint("Use 'hex' or 'base64'.")
 		}
 		return value.Datum{}, sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text())
 	}),
@@ -447,8 +450,8 @@ func (c *regexCache) get(p string, fold bool) (*regexp.Regexp, error) {
 	if re := c.m[key]; re != nil {
 		return re, nil
 	}
-	refuse := sqlstate.Refuse("a SQLite shard does not match the regular expression "+quote.Text(p)+" exactly",
-		"Use literals, ., [...], (...), |, *, +, ?, ^ and $ only, or LIKE.")
+	refuse := sqlstate.Refusal("CLV-2104", "a SQLite shard does not match the regular expression %s exactly", quote.Text(p)).
+		WithHint("Use literals, ., [...], (...), |, *, +, ?, ^ and $ only, or LIKE.")
 	if strings.HasPrefix(p, "***") || strings.Contains(p, "(?") || strings.Contains(p, "[[") || strings.Contains(p, "[:") || strings.Contains(p, "*?") || strings.Contains(p, "+?") || strings.Contains(p, "??") {
 		return nil, refuse
 	}

@@ -297,7 +297,8 @@ func dateTrunc(field string, t int64, typ string) (int64, error) {
 		}
 		y, m = y/10*10, 1
 	case "century", "centuries", "c", "millennium", "millennia", "mil":
-		return 0, sqlstate.Refuse("date_trunc to '"+field+"' is not supported on a SQLite shard", "Truncate to a year.")
+		return 0, sqlstate.Refusal("CLV-2105", "date_trunc to '%s' is not supported on a SQLite shard", field).
+			WithHint("Truncate to a year.")
 	default:
 		return 0, sqlstate.New(sqlstate.InvalidParameterValue, "unit \"%s\" not recognized for type %s", strings.ToLower(field), typ)
 	}
@@ -307,10 +308,12 @@ func dateTrunc(field string, t int64, typ string) (int64, error) {
 func extract(field string, t int64, typ uint32, offset int) (value.Datum, error) {
 	if typ == pgoid.Date {
 		if t == value.DateInf || t == value.DateMinusInf {
-			return value.Datum{}, sqlstate.Refuse("extract of an infinite date is not supported on a SQLite shard", "Test isfinite first.")
+			return value.Datum{}, sqlstate.Refusal("CLV-2106", "extract of an infinite date is not supported on a SQLite shard").
+				WithHint("Test isfinite first.")
 		}
 	} else if t == value.TimestampInf || t == value.TimestampMinusInf {
-		return value.Datum{}, sqlstate.Refuse("extract of an infinite timestamp is not supported on a SQLite shard", "Test isfinite first.")
+		return value.Datum{}, sqlstate.Refusal("CLV-2107", "extract of an infinite timestamp is not supported on a SQLite shard").
+			WithHint("Test isfinite first.")
 	}
 	dateOnly := typ == pgoid.Date
 	if dateOnly {
@@ -390,6 +393,6 @@ func extract(field string, t int64, typ uint32, offset int) (value.Datum, error)
 			return whole(int64(offset))
 		}
 	}
-	return value.Datum{}, sqlstate.Refuse("extract of '"+field+"' is not supported on a SQLite shard",
-		"Use year, quarter, month, week, day, dow, doy, hour, minute, second or epoch.")
+	return value.Datum{}, sqlstate.Refusal("CLV-2108", "extract of '%s' is not supported on a SQLite shard", field).
+		WithHint("Use year, quarter, month, week, day, dow, doy, hour, minute, second or epoch.")
 }

@@ -24,7 +24,8 @@ type Elem struct {
 }
 
 func refuseArray() error {
-	return sqlstate.Refuse("a SQLite shard takes arrays of one dimension only", "Use one row per element.")
+	return sqlstate.Refusal("CLV-2186", "a SQLite shard takes arrays of one dimension only").
+		WithHint("Use one row per element.")
 }
 
 // ParseArray is the input of an array type.
@@ -159,7 +160,8 @@ func (a Array) Fit(elem uint32, mod int32, loc *time.Location) (string, error) {
 			}
 			a[i].Text = string(b)
 		default:
-			return "", sqlstate.Refuse("a modifier of an array of "+TypeName(elem)+" is not supported on a SQLite shard", "Leave the modifier out.")
+			return "", sqlstate.Refusal("CLV-2187", "a modifier of an array of %s is not supported on a SQLite shard", TypeName(elem)).
+				WithHint("Leave the modifier out.")
 		}
 	}
 	return a.String(), nil

@@ -273,8 +273,8 @@ func LoadZone(name string) (*time.Location, string, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil {
 		if c := name[0]; c == '+' || c == '-' || c >= '0' && c <= '9' || strings.ContainsAny(name, "<+-") {
-			return nil, "", sqlstate.Refuse("a SQLite shard does not take the time zone "+quote.Text(name),
-				"Use a name of the IANA database, such as 'Europe/Berlin' or 'Etc/GMT-1'.")
+			return nil, "", sqlstate.Refusal("CLV-2188", "a SQLite shard does not take the time zone %s", quote.Text(name)).
+				WithHint("Use a name of the IANA database, such as 'Europe/Berlin' or 'Etc/GMT-1'.")
 		}
 		return bad()
 	}
@@ -378,8 +378,8 @@ func (p *dateParser) invalid() error {
 }
 
 func (p *dateParser) unread() error {
-	return sqlstate.Refuse("a SQLite shard does not read the date or time \""+p.text+"\"",
-		"Write it as YYYY-MM-DD HH:MI:SS[.ffffff][+HH[:MI]].")
+	return sqlstate.Refusal("CLV-2189", `a SQLite shard does not read the date or time "%s"`, p.text).
+		WithHint("Write it as YYYY-MM-DD HH:MI:SS[.ffffff][+HH[:MI]].")
 }
 
 func (p *dateParser) letters() bool {

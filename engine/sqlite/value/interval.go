@@ -75,8 +75,8 @@ func (v Interval) String() string {
 // intervalIn reads sums of whole quantities of units, and HH:MM[:SS[.ffffff]].
 func intervalIn(text string) (Interval, error) {
 	var v Interval
-	refuse := sqlstate.Refuse("a SQLite shard does not read the interval \""+text+"\"",
-		"Write it as whole numbers of units, such as '1 year 2 months 3 days 04:05:06'.")
+	refuse := sqlstate.Refusal("CLV-2190", `a SQLite shard does not read the interval "%s"`, text).
+		WithHint("Write it as whole numbers of units, such as '1 year 2 months 3 days 04:05:06'.")
 	fields := strings.Fields(strings.ToLower(text))
 	if len(fields) == 0 {
 		return v, sqlstate.New(sqlstate.InvalidDatetimeFormat, "invalid input syntax for type interval: \"%s\"", text)

@@ -4,7 +4,8 @@ import "github.com/cleavedb/cleave/sqlstate"
 
 // Unsupported is the error of what a SQLite shard does not do.
 func Unsupported(what string) error {
-	return sqlstate.Refuse(what+" is not supported on a SQLite shard", "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+	return sqlstate.Refusal("CLV-2191", "%s is not supported on a SQLite shard", what).
+		WithHint("See docs/sql-sqlite.md, or use a PostgreSQL shard.")
 }
 
 // TooBig is the error of a value above Max.

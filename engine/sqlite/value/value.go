@@ -257,7 +257,8 @@ func FloatIn(text string) (float64, error) {
 		return math.Inf(-1), nil
 	}
 	if strings.HasPrefix(strings.TrimLeft(lower, "+-"), "0x") {
-		return 0, sqlstate.Refuse("a SQLite shard does not read hexadecimal double precision", "Write it in decimal.")
+		return 0, sqlstate.Refusal("CLV-2192", "a SQLite shard does not read hexadecimal double precision").
+			WithHint("Write it in decimal.")
 	}
 	if lower == "" || strings.ContainsAny(lower, "_pinx") {
 		return 0, badInput(pgoid.Float8, text)
@@ -277,7 +278,7 @@ func FloatIn(text string) (float64, error) {
 
 // RefuseNaN is the error of a NaN, which SQLite would hold as NULL.
 func RefuseNaN() error {
-	return sqlstate.Refuse("a SQLite shard cannot hold NaN in double precision", "Use numeric, or NULL.")
+	return sqlstate.Refusal("CLV-2193", "a SQLite shard cannot hold NaN in double precision").WithHint("Use numeric, or NULL.")
 }
 
 // CheckText refuses what PostgreSQL's UTF8 encoding refuses.
@@ -395,7 +396,8 @@ func In(oid uint32, text string, loc *time.Location) (Datum, error) {
 		}
 		return Text(s), err
 	}
-	return Datum{}, sqlstate.Refuse("a SQLite shard has no values of type "+TypeName(oid), "See docs/sql-sqlite.md for the types it has.")
+	return Datum{}, sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", TypeName(oid)).
+		WithHint("See docs/sql-sqlite.md for the types it has.")
 }
 
 func clipName(s string) string {
@@ -662,7 +664,8 @@ func AppendBinary(dst []byte, oid uint32, d Datum, loc *time.Location) ([]byte, 
 	case ClassArray:
 		return appendArrayBinary(dst, d.Str, oid, loc)
 	}
-	return dst, sqlstate.Refuse("type "+TypeName(oid)+" has no binary form on a SQLite shard", "Ask for it in text format.")
+	return dst, sqlstate.Refusal("CLV-2194", "type %s has no binary form on a SQLite shard", TypeName(oid)).
+		WithHint("Ask for it in text format.")
 }
 
 // OfColumn reads a result column whose values are of class c. A value of
