@@ -48,6 +48,8 @@ func served(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
 // exercise gives every metric a sample.
 func exercise(m *Metrics) {
 	m.Load(map[string]float64{"shard-9": 12.5}, []RangeLoad{{"orders", "[0,)", "shard-9", 12.5, 0.25}})
+	m.Refusal("CLV-0001")
+	m.Refusal("") // none
 	m.HoldBegan("orders").Ended(time.Second)
 	m.HoldBegan("orders")
 	s := m.Shard("shard-0")
@@ -111,6 +113,7 @@ func TestMetricsAreServed(t *testing.T) {
 		`cleave_shard_state{shard="shard-0"} 1`,
 		`cleave_guard_refusals_total{shard="shard-0"} 1`,
 		`cleave_errors_total{fault="client",sqlstate="0A000"} 1`,
+		`cleave_refusals_total{id="CLV-0001"} 1`,
 		`cleave_sessions 1`,
 		`cleave_client_sent_bytes_total 20`,
 		`cleave_map_version 7`,
