@@ -47,6 +47,7 @@ type Conn struct {
 	restored atomic.Pointer[chan struct{}]
 
 	pinned  bool // see Pin
+	gone    bool // it does not count among its pool's any more; under the pool's mutex
 	soiled  bool // see Soil
 	grouped bool // see Group
 

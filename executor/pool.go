@@ -529,6 +529,11 @@ func (p *pool) discard(c *Conn) {
 func (p *pool) hangUp(c *Conn) {
 	c.hangUp()
 	p.mu.Lock()
+	if c.gone { // what a session keeps may be given up by it, and by the conversation over several shards that it is part of
+		p.mu.Unlock()
+		return
+	}
+	c.gone = true
 	p.left()
 	if i := slices.Index(p.conns, c); i >= 0 {
 		p.conns = slices.Delete(p.conns, i, i+1)

@@ -5,12 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/testrun"
@@ -154,6 +156,48 @@ func (c *cluster) remains(ctx context.Context, t *testing.T) string {
 		}
 	}
 	return found
+}
+
+// TestKeptConnectionIsGivenUpOnce: DISCARD ALL behind a Bind that has brought the session to several shards gives the kept
+// connection up; the conversation that has it as a part does so too.
+func TestKeptConnectionIsGivenUpOnce(t *testing.T) {
+	cl, _, _ := orders(t, config{shards: 2})
+	for range 3 {
+		conn, err := pgconn.Connect(t.Context(), cl.url(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sql := range []string{"CREATE TABLE IF NOT EXISTS plain (a int)", "SELECT pg_advisory_lock(1)"} {
+			if _, err := conn.Exec(t.Context(), sql).ReadAll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := conn.Frontend()
+		f.SendParse(&pgproto3.Parse{Name: "s", Query: fmt.Sprintf("SELECT count(*) AS n%p FROM orders JOIN plain ON a = id", conn)})
+		f.SendBind(&pgproto3.Bind{DestinationPortal: "p", PreparedStatement: "s"})
+		f.SendParse(&pgproto3.Parse{Query: "DISCARD ALL"})
+		f.SendBind(&pgproto3.Bind{})
+		f.SendExecute(&pgproto3.Execute{})
+		f.SendSync(&pgproto3.Sync{})
+		if err := f.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			m, err := conn.ReceiveMessage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := m.(*pgproto3.ReadyForQuery); ok {
+				break
+			}
+		}
+		if err := conn.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitfor.True(t, "the pools to count as many connections as are idle", func() bool {
+		return !slices.ContainsFunc(cl.ex.Health(), func(h executor.Health) bool { return h.Open != h.Idle })
+	})
 }
 
 // TestLockInSeveral: a lock that is taken in a transaction over several shards is the session's, and ends with it.

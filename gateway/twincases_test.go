@@ -43,6 +43,10 @@ var sessionCases = []struct {
 		"sync:INSERT INTO orders VALUES ($own, 1); PREPARE p AS SELECT 1; INSERT INTO orders VALUES ($far, 1)", "DELETE FROM orders", "sync:PREPARE q AS SELECT 1; EXECUTE q", "DEALLOCATE ALL"}},
 	{"DISCARD TEMP before an error behind it is taken back", nil, []string{
 		"CREATE TEMP TABLE scratch (a int)", "INSERT INTO scratch VALUES (1)", "sync:DISCARD TEMP; RELEASE s", "SELECT * FROM scratch", "DISCARD TEMP", "SELECT * FROM scratch"}},
+	{"what a reader of a failed COMMIT had set is taken back", nil, []string{
+		"ALTER TABLE orders ADD CONSTRAINT once UNIQUE (tenant_id, note) DEFERRABLE INITIALLY DEFERRED", "INSERT INTO orders VALUES ($far, 1, 'x'), ($far, 2, 'y')",
+		"BEGIN", "SELECT count(*) FROM whole", "SET work_mem = '1234kB'; SET ROLE pg_monitor", "UPDATE orders SET note = 'x' WHERE tenant_id = $far", "COMMIT",
+		"SELECT current_setting('work_mem'), current_setting('role'), count(*) FROM whole", "SHOW work_mem", "DELETE FROM orders", "ALTER TABLE orders DROP CONSTRAINT once"}},
 	{"a transaction over several shards has the session's locks", nil, []string{
 		"SELECT pg_advisory_lock(1$client)", "BEGIN", "SELECT count(*) FROM orders", "SELECT pg_try_advisory_xact_lock(1$client)", "SET LOCAL statement_timeout = '20s'; SELECT pg_advisory_xact_lock(1$client)",
 		"SELECT pg_advisory_lock(1$client)", "INSERT INTO orders VALUES ($own, 1, 'x'), ($far, 1, 'x'); INSERT INTO whole VALUES ($client, 1)", "COMMIT", "SELECT count(*) FROM orders",

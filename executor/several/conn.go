@@ -305,6 +305,7 @@ func (c *Conn) Close() error {
 		for conn := range c.live {
 			_ = conn.Conn.Close() // Receive on it returns
 		}
+		c.cut = true
 	}
 	c.mu.Unlock()
 	if !inside {
@@ -332,12 +333,15 @@ func (c *Conn) release() {
 		c.active.p.end()
 		c.active = nil
 	}
+	c.mu.Lock()
+	cut := c.cut
+	c.mu.Unlock()
 	for _, p := range c.parts {
 		c.forget(p.conn)
 		if p.lent {
 			continue
 		}
-		if p.open() {
+		if p.open() || cut {
 			p.conn.Break()
 		}
 		if c.soils {

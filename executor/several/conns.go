@@ -24,6 +24,7 @@ type conns struct {
 	stop    context.CancelCauseFunc
 	running bool // a statement has begun and not ended
 	closed  bool
+	cut     bool // what is live was closed while it was in use
 	live    map[*executor.Conn]struct{}
 	// insisting is closed by calm; nil if nothing is being stopped.
 	insisting chan struct{}
@@ -43,9 +44,18 @@ func (c *conns) open(ex *executor.Executor, host Host) {
 // atHand is what a part can have without waiting: the conversation that the session keeps, or an idle one. nil: there is none.
 func (c *conns) atHand(shard string, base *executor.Settings) (*executor.Conn, error) {
 	if kept := c.host.Kept(shard); kept != nil && !c.Holds(kept) {
-		return kept, kept.Apply(base)
+		return kept, applied(kept, base)
 	}
 	return c.idle(shard, base), nil
+}
+
+// applied gives the conversation that the session keeps the settings. One that breaks is released: the session finds it lost.
+func applied(kept *executor.Conn, base *executor.Settings) error {
+	err := kept.Apply(base)
+	if kept.Broken() {
+		kept.Release()
+	}
+	return err
 }
 
 // idle borrows a conversation that is idle: the one that has the session's values of

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -165,6 +166,23 @@ func holdsForTransaction(st *planner.Statement, q *request) error {
 	}
 	q.values = values
 	return nil
+}
+
+// Keep returns the shard's part, whose conversation the session is about to keep when the transaction has ended; nil if
+// the transaction is another owner's.
+func (c *Conn) Keep(shard string) (*executor.Conn, error) {
+	if c.opt.Owner != nil {
+		return nil, nil
+	}
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.faults()
+	kept, err := c.keptPart(shard)
+	if left := c.leave(); err == nil {
+		err = left
+	}
+	return kept, err
 }
 
 // AskSetter runs a query on the shard that ran the last statement with set_config().

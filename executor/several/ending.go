@@ -39,7 +39,7 @@ func (c *transaction) commit() error {
 		if !deadline.IsZero() && !p.conn.Broken() && p.conn.SetDeadline(deadline) != nil {
 			p.conn.Break()
 		}
-		p.ended(committed)
+		p.ended(committed || first == nil)
 	}
 	c.aside.notice(frames)
 	c.dropBroken()

@@ -127,7 +127,7 @@ func (c *transaction) part(ctx context.Context, shard string, write bool) (*part
 func (c *transaction) takePart(ctx context.Context, conn *executor.Conn, write bool) (*part, error) {
 	if kept := c.host.Kept(conn.Shard()); kept != nil && kept != conn && !conn.OnReplica() {
 		c.giveBack(conn)
-		if err := kept.Apply(c.base()); err != nil {
+		if err := applied(kept, c.base()); err != nil {
 			return nil, err
 		}
 		var err error
@@ -147,12 +147,8 @@ func (c *transaction) takePart(ctx context.Context, conn *executor.Conn, write b
 	return p, nil
 }
 
-// Keep returns the shard's part, whose conversation the session is about to keep when the transaction has ended; nil if
-// the transaction is another owner's.
-func (c *transaction) Keep(shard string) (*executor.Conn, error) {
-	if c.opt.Owner != nil {
-		return nil, nil
-	}
+// keptPart makes the shard's part one whose conversation the session is about to keep.
+func (c *transaction) keptPart(shard string) (*executor.Conn, error) {
 	p, err := c.part(c.ctx, shard, true)
 	if err != nil {
 		return nil, err

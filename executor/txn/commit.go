@@ -118,36 +118,46 @@ func (x *transaction) notices(frame []byte) {
 	}
 }
 
-// commitOne commits where at most one part wrote: nothing is added to it.
+// commitOne commits where at most one part wrote: nothing is added to it. Those that only read follow it: what a session set on them
+// is rolled back where the writer is.
 func (t *Transactions) commitOne(ctx context.Context, x *transaction) (committed bool, err error) {
-	all := x.readers
-	if x.decider != nil {
-		all = append([]*Participant{x.decider}, all...)
+	if x.decider == nil {
+		committed, _ = t.end(ctx, x, x.readers)
+		return committed, nil
 	}
-	end := interruptible(ctx, all)
+	if committed, err = t.end(ctx, x, []*Participant{x.decider}); !committed || err != nil {
+		t.abort(x)
+		return false, err
+	}
+	_, _ = t.end(ctx, x, x.readers)
+	return true, nil
+}
+
+// end sends COMMIT to participants at once. committed: all of them answered that. The error is the decider's; one that only read has
+// nothing to take back.
+func (t *Transactions) end(ctx context.Context, x *transaction, all []*Participant) (committed bool, err error) {
+	defer interruptible(ctx, all)()
 	for _, s := range all {
 		s.ask("COMMIT")
 	}
 	committed = true
 	for i, s := range all {
 		aside := x.notices
-		if i == 0 {
+		if i == 0 && (s == x.decider || x.decider == nil) {
 			aside = x.aside
 		}
 		res := s.answer(aside)
 		switch {
 		case s.err == nil:
-			committed = committed && (res.Tag == "COMMIT" || x.decider != nil && s != x.decider)
+			committed = committed && res.Tag == "COMMIT"
 		case s == x.decider:
-			err = s.failed(true)
+			committed, err = false, s.failed(true)
 		case engine.Lost(s.err) == nil:
-			// The end of a part that only read: it has nothing to take back.
 			t.log.Warn("a part that only read was not ended cleanly", "shard", s.Shard, "error", s.err)
 		}
 		s.clean()
 	}
-	end()
-	return committed && err == nil, err
+	return committed, err
 }
 
 func (t *Transactions) commitAll(ctx context.Context, x *transaction) (committed bool, err error) {
