@@ -219,13 +219,18 @@ func (g *guards) settle(ctx context.Context, ks, shard string) error {
 	})
 }
 
-// are reports whether a shard's tables carry these guards.
-func (g *guards) are(ctx context.Context, want []engine.Guard, shard string) (bool, error) {
+// converse opens a conversation with a shard.
+func (g *guards) converse(ctx context.Context, shard string) (engine.Conn, error) {
 	sh, err := g.shard(shard)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	conn, err := sh.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
+	return converse(ctx, sh)
+}
+
+// are reports whether a shard's tables carry these guards.
+func (g *guards) are(ctx context.Context, want []engine.Guard, shard string) (bool, error) {
+	conn, err := g.converse(ctx, shard)
 	if err != nil {
 		return false, err
 	}
@@ -244,11 +249,7 @@ func (g *guards) are(ctx context.Context, want []engine.Guard, shard string) (bo
 
 // fit is schema.GuardsFit; what that refuses will never go well as things are.
 func (g *guards) fit(ctx context.Context, ks, shard string) (moving bool, err error) {
-	sh, err := g.shard(shard)
-	if err != nil {
-		return false, err
-	}
-	conn, err := sh.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
+	conn, err := g.converse(ctx, shard)
 	if err != nil {
 		return false, err
 	}

@@ -194,9 +194,14 @@ func (w *parent) connect(ctx context.Context, name string) (engine.Conn, func(br
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := shard.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
+	conn, err := converse(ctx, shard)
 	if err != nil {
 		return nil, nil, err
 	}
 	return conn, func(bool) { _ = conn.Close() }, nil
+}
+
+// converse opens a conversation of the coordinator's own with a shard.
+func converse(ctx context.Context, sh engine.Shard) (engine.Conn, error) {
+	return sh.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
 }

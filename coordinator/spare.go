@@ -79,7 +79,7 @@ func (n *notes) unowned(ctx context.Context, shard string, set *moveSet) error {
 	if err != nil {
 		return err
 	}
-	conn, err := sh.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
+	conn, err := converse(ctx, sh)
 	if err != nil {
 		return err
 	}

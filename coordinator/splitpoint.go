@@ -88,18 +88,11 @@ func (h *SplitPoint) Bound(ctx context.Context) ([]string, error) {
 	if by == SplitByLoad {
 		return h.byLoad(ctx, ix, unit)
 	}
-	s, err := h.open(ctx, ix, def.Ranges[unit].Shard)
+	s, n, err := h.several(ctx, ix, unit)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	n, err := s.count(ctx, s.part())
-	if err != nil {
-		return nil, err
-	}
-	if n < 2 {
-		return nil, h.none("%s of keyspace %s has %d rows", h.Part.Text(), h.Keyspace, n)
-	}
 	at, err := s.row(ctx, h.Part, n/2, false)
 	if err != nil {
 		return nil, err
@@ -120,6 +113,21 @@ type rowsOf struct {
 	tables  []engine.MoveTable
 	sample  string // of each table, "" is all rows
 	pg      bool
+}
+
+// several opens the rows of a unit, and counts them. A single one cannot be cut.
+func (h *SplitPoint) several(ctx context.Context, ix *shardmap.Index, unit int) (s *rowsOf, n int64, err error) {
+	if s, err = h.open(ctx, ix, ix.Def().Ranges[unit].Shard); err != nil {
+		return nil, 0, err
+	}
+	if n, err = s.count(ctx, s.part()); err == nil && n < 2 {
+		err = h.none("%s of keyspace %s has %d rows", h.Part.Text(), h.Keyspace, n)
+	}
+	if err != nil {
+		s.close()
+		return nil, 0, err
+	}
+	return s, n, nil
 }
 
 func (h *SplitPoint) open(ctx context.Context, ix *shardmap.Index, shard string) (*rowsOf, error) {
@@ -338,18 +346,11 @@ func (h *SplitPoint) byLoad(ctx context.Context, ix *shardmap.Index, unit int) (
 		}
 		return bound, nil
 	}
-	s, err := h.open(ctx, ix, ix.Def().Ranges[unit].Shard)
+	s, n, err := h.several(ctx, ix, unit)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	n, err := s.count(ctx, s.part())
-	if err != nil {
-		return nil, err
-	}
-	if n < 2 {
-		return nil, h.none("%s of keyspace %s has %d rows", h.Part.Text(), h.Keyspace, n)
-	}
 	// The keys that cut the rows into equal pieces, in order.
 	var cuts []keyspace.Key
 	for i := range int64(quantiles - 1) {

@@ -340,17 +340,26 @@ func (b *shardConns) askBeside(text string, ofDefault bool, args *planner.Args, 
 	p.Bind("", "", body, false)
 	p.Execute("", 0, nil)
 	rows := &textRows{}
+	if err := b.runBeside(&p, rows); err != nil {
+		return nil, err
+	}
+	return rows.rows, nil
+}
+
+// runBeside sends what is queued for a connection of its own, which a cancel reaches meanwhile, and reads the answers.
+func (b *shardConns) runBeside(p *executor.Pipeline, rows *textRows) error {
+	c := p.Conn
 	b.setRunning(c)
 	o, err := p.Run(executor.Sync, rows)
 	b.setRunning(nil)
 	switch {
 	case err != nil:
 		c.Break()
-		return nil, c.Lost(err, false)
+		return c.Lost(err, false)
 	case o.Err != nil:
-		return nil, &shardError{said: o.Err, frame: slices.Clone(p.ErrorFrame())}
+		return &shardError{said: o.Err, frame: slices.Clone(p.ErrorFrame())}
 	}
-	return rows.rows, nil
+	return nil
 }
 
 // typesBeside returns the types of a statement's parameters; a shard that has not said them yet is asked on a connection of its own.
@@ -378,16 +387,10 @@ func (b *shardConns) typesBeside(s *statement) ([]uint32, error) {
 	var said typesOf
 	p.Unnamed(new(byte), text, s.oids, c.Settings(), false)
 	p.CheckColumns("", &said)
-	b.setRunning(c)
-	o, err := p.Run(executor.Sync, &textRows{})
-	b.setRunning(nil)
-	switch {
-	case err != nil:
-		c.Break()
-		return nil, c.Lost(err, false)
-	case o.Err != nil:
-		return nil, &shardError{said: o.Err, frame: slices.Clone(p.ErrorFrame())}
-	case len(said.oids) < n:
+	if err := b.runBeside(&p, &textRows{}); err != nil {
+		return nil, err
+	}
+	if len(said.oids) < n {
 		return nil, sqlstate.New(sqlstate.InternalError, "the shard did not say the types of %d parameters", n)
 	}
 	return said.oids[:n], nil

@@ -274,12 +274,7 @@ func Differences(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot,
 	o = o.withDefaults()
 	o.DryRun, o.SetBack, o.candidate = true, false, true
 	sh, _ := snap.Shard(shard)
-	entries, err := History(ctx, o.Directory, 0)
-	if err != nil {
-		return nil, err
-	}
-	entries = inForce(entries)
-	gone, err := tombstones(entries, snap)
+	entries, gone, err := standing(ctx, o.Directory, snap)
 	if err != nil {
 		return nil, err
 	}

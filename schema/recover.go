@@ -304,12 +304,7 @@ func (o RecoverOptions) compareOnce(ctx context.Context, snap *shardmap.Snapshot
 		return []Finding{f}, nil
 	}
 	snap = tx.base
-	entries, err := History(ctx, o.Directory, 0)
-	if err != nil {
-		return nil, err
-	}
-	entries = inForce(entries)
-	gone, err := tombstones(entries, snap)
+	entries, gone, err := standing(ctx, o.Directory, snap)
 	if err != nil {
 		return nil, err
 	}
@@ -353,6 +348,17 @@ type tombstone struct {
 	version uint64
 	id      string
 	shards  bool // sharded or reference: on all shards
+}
+
+// standing is the history of schema changes that are in force, and the tables of the map that its last word drops.
+func standing(ctx context.Context, dir shardmap.Directory, snap *shardmap.Snapshot) ([]shardmap.Entry, map[string]tombstone, error) {
+	entries, err := History(ctx, dir, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries = inForce(entries)
+	gone, err := tombstones(entries, snap)
+	return entries, gone, err
 }
 
 // tombstones finds tables of the map that the ledger's last word drops.

@@ -170,32 +170,37 @@ func holdsForTransaction(st *planner.Statement, q *request) error {
 
 // Keep returns the shard's part, whose conversation the session is about to keep when the transaction has ended; nil if
 // the transaction is another owner's.
-func (c *Conn) Keep(shard string) (*executor.Conn, error) {
+func (c *Conn) Keep(shard string) (kept *executor.Conn, err error) {
 	if c.opt.Owner != nil {
 		return nil, nil
 	}
-	if err := c.enter(); err != nil {
-		return nil, err
-	}
-	defer c.faults()
-	kept, err := c.keptPart(shard)
-	if left := c.leave(); err == nil {
-		err = left
-	}
+	err = c.within(func() error {
+		kept, err = c.keptPart(shard)
+		return err
+	})
 	return kept, err
 }
 
 // AskSetter runs a query on the shard that ran the last statement with set_config().
-func (c *Conn) AskSetter(sql string) (*engine.Result, error) {
+func (c *Conn) AskSetter(sql string) (res *engine.Result, err error) {
+	err = c.within(func() error {
+		res, err = c.askSetter(sql)
+		return err
+	})
+	return res, err
+}
+
+// within runs what is no frame as frames are run: it can be cancelled, and Close leaves to it what it holds.
+func (c *Conn) within(run func() error) error {
 	if err := c.enter(); err != nil {
-		return nil, err
+		return err
 	}
 	defer c.faults()
-	res, err := c.askSetter(sql)
+	err := run()
 	if left := c.leave(); err == nil {
 		err = left
 	}
-	return res, err
+	return err
 }
 
 func (c *transaction) askSetter(sql string) (*engine.Result, error) {

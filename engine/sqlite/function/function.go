@@ -1,6 +1,7 @@
 package function
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -363,14 +364,7 @@ func extreme(a []Arg, sign int) (value.Datum, error) {
 func compareValues(c value.Class, a, b Arg) int {
 	switch c {
 	case value.ClassInt:
-		x, y := a.Int64(), b.Int64()
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
+		return cmp.Compare(a.Int64(), b.Int64())
 	case value.ClassFloat:
 		x, y := a.Float(), b.Float()
 		switch {

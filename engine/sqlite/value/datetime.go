@@ -103,8 +103,17 @@ func appendDate(dst []byte, v int64) []byte {
 	case DateInf:
 		return append(dst, "infinity"...)
 	}
-	y, m, d := Civil(v)
-	bc := y <= 0
+	dst, bc := appendCivil(dst, v)
+	if bc {
+		dst = append(dst, " BC"...)
+	}
+	return dst
+}
+
+// appendCivil prints the date of a day without its era; bc: that is BC, which follows the time.
+func appendCivil(dst []byte, day int64) (out []byte, bc bool) {
+	y, m, d := Civil(day)
+	bc = y <= 0
 	if bc {
 		y = 1 - y
 	}
@@ -113,10 +122,7 @@ func appendDate(dst []byte, v int64) []byte {
 	dst = pad(dst, int64(m), 2)
 	dst = append(dst, '-')
 	dst = pad(dst, int64(d), 2)
-	if bc {
-		dst = append(dst, " BC"...)
-	}
-	return dst
+	return dst, bc
 }
 
 func appendTime(dst []byte, us int64) []byte {
@@ -148,16 +154,7 @@ func SplitTimestamp(v int64) (days, us int64) {
 // east of UTC), which the caller has added to v already.
 func appendTimestamp(dst []byte, v int64, zone bool, offset int) []byte {
 	days, us := SplitTimestamp(v)
-	y, m, d := Civil(days)
-	bc := y <= 0
-	if bc {
-		y = 1 - y
-	}
-	dst = pad(dst, y, 4)
-	dst = append(dst, '-')
-	dst = pad(dst, int64(m), 2)
-	dst = append(dst, '-')
-	dst = pad(dst, int64(d), 2)
+	dst, bc := appendCivil(dst, days)
 	dst = append(dst, ' ')
 	dst = appendTime(dst, us)
 	if zone {
