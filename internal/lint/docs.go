@@ -14,11 +14,12 @@ var (
 	mdHeading = regexp.MustCompile(`(?m)^#{1,6}\s+(.+?)\s*#*$`)
 	mdFence   = regexp.MustCompile("(?ms)^[ \t]*(```|~~~).*?^[ \t]*(```|~~~)[ \t]*$")
 	mdCode    = regexp.MustCompile("`[^`\n]*`")
+	mdGoFile  = regexp.MustCompile("`([A-Za-z0-9_./-]+/[A-Za-z0-9_.-]+\\.go)`")
 	mdDrop    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // checkDocs wants every page to be reachable from README.md, every link between
-// files to lead somewhere, and every #anchor to be a heading there.
+// files to lead somewhere, every #anchor to be a heading there, and every path of a Go file in code to be one of the repository.
 func checkDocs(t *Tree, say report) {
 	exists := map[string]bool{"": true, ".": true}
 	for p := range t.text {
@@ -33,6 +34,11 @@ func checkDocs(t *Tree, say report) {
 		}
 		text := mdFence.ReplaceAllFunc(t.text[p], blank)
 		plain := mdCode.ReplaceAllFunc(text, blank)
+		for _, m := range mdGoFile.FindAllSubmatchIndex(text, -1) {
+			if file := string(text[m[2]:m[3]]); p != "CHANGELOG.md" && !exists[file] {
+				say(p, 1+bytes.Count(text[:m[2]], []byte("\n")), "there is no file %s", file)
+			}
+		}
 		for _, m := range append(mdLink.FindAllSubmatchIndex(plain, -1), mdRef.FindAllSubmatchIndex(plain, -1)...) {
 			target := string(plain[m[2]:m[3]])
 			line := 1 + bytes.Count(plain[:m[2]], []byte("\n"))

@@ -127,6 +127,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"docs", "docs/a.md", "## What it is\n[gone](c.md)\n", "leads nowhere"},
 		{"docs", "docs/a.md", "## What it is\n[up](../../etc/passwd)\n", "leaves the repository"},
 		{"docs", "docs/a.md", "## Something else\n", "has no such heading"},
+		{"docs", "docs/a.md", "## What it is\nsee `keyspace/gone.go`, not `keyspace/key.go`\n", "there is no file keyspace/gone.go"},
 	}
 	if got := check(t, good, "", ""); len(got) > 0 {
 		t.Fatalf("the good tree has findings: %v", got)
