@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strconv"
@@ -10,7 +11,9 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -226,4 +229,257 @@ func moved(err error, to func(int) int) error {
 		return &e
 	}
 	return err
+}
+
+// keyTextsAtOnce bounds the columns of one question: PostgreSQL takes 1,664 (MaxTupleAttributeNumber in access/htup_details.h).
+const keyTextsAtOnce = 1000
+
+// unreadKey reports whether a text has a literal for a shard key that the planner could not read.
+func unreadKey(st *planner.Statement, err error) bool {
+	if err == nil {
+		return st.Unread
+	}
+	var e *sqlstate.Error
+	return errors.As(err, &e) && e.Unread
+}
+
+// keyText returns a text in which the literals that [planner.Planner.KeyTexts] finds have the form that means the same everywhere. The
+// default shard reads them under the session's settings.
+//
+// Errors: the shard's, with the literal's place.
+func (b *shardConns) keyText(text string, snap *shardmap.Snapshot) (string, error) {
+	words, err := b.ex.KeyTexts(b, text, b.gucs.settings, snap)
+	if err != nil || len(words) == 0 {
+		return text, err
+	}
+	values, err := b.keyValues(text, words, snap)
+	if err != nil {
+		return "", err
+	}
+	return planner.With(text, words, values), nil
+}
+
+// keyValues has the default shard compute the values of words in a text. Errors: the shard's, with the word's place.
+func (b *shardConns) keyValues(text string, words []planner.PreparedWord, snap *shardmap.Snapshot) ([]string, error) {
+	c, err := b.acquire(snap.State().DefaultShard, b.gucs.settings)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	values := make([]string, 0, len(words))
+	for from := 0; from < len(words); from += keyTextsAtOnce {
+		some := words[from:min(from+keyTextsAtOnce, len(words))]
+		sql, places := question(some, plainDefault(b.ex))
+		res, err := b.exec(c, sql)
+		if err != nil {
+			return nil, moved(b.shardSaid(c, err), func(at int) int { return placeOf(text, some, places, at) })
+		}
+		if len(res.Rows) != 1 || len(res.Rows[0]) != len(some) {
+			return nil, sqlstate.New(sqlstate.InternalError, "the shard gave no values of literals")
+		}
+		for _, v := range res.Rows[0] {
+			values = append(values, v.String)
+		}
+	}
+	return values, nil
+}
+
+// keyParams is keyText for the parameters of a Bind, which readArgs has read from rest, the body after its names. It changes x.args,
+// and returns the body with the values.
+func (x *prepared) keyParams(st *planner.Statement, rest []byte) ([]byte, error) {
+	list := st.KeyParams(&x.args)
+	switch {
+	case len(list) == 0 || x.tx.state != txNone && x.tx.failed:
+		return rest, nil
+	case x.shards.nowait:
+		return nil, errWait
+	}
+	var words []planner.PreparedWord
+	for _, p := range list {
+		for _, expr := range p.Exprs {
+			words = append(words, planner.PreparedWord{From: nowhere, Expr: expr})
+		}
+	}
+	snap, _ := x.snapshot()
+	values, err := x.shards.keyValues("", words, snap)
+	if err != nil {
+		return nil, err
+	}
+	read := slices.Clone(x.args.Values)
+	for _, p := range list {
+		read[p.Param-1] = p.With(values[:len(p.Exprs)])
+		values = values[len(p.Exprs):]
+	}
+	rest = x.withValues(rest, read)
+	x.args.Values = read
+	return rest, nil
+}
+
+// question is a query for the values of words in ISO form. places are the characters, from 1, where the words begin in it.
+func question(words []planner.PreparedWord, sqlite bool) (sql string, places []int) {
+	before, after := "pg_catalog.to_json(", ") #>> '{}'"
+	if sqlite {
+		before, after = "(", ")::text"
+	}
+	var b strings.Builder
+	b.WriteString("SELECT ")
+	at := len("SELECT ") + 1
+	for i, w := range words {
+		if i > 0 {
+			b.WriteString(", ")
+			at += 2
+		}
+		b.WriteString(before)
+		places = append(places, at+len(before))
+		b.WriteString(w.Expr)
+		b.WriteString(after)
+		at += len(before) + utf8.RuneCountInString(w.Expr) + len(after)
+	}
+	return b.String(), places
+}
+
+// nowhere is the place of a word that is in no text: a parameter's.
+const nowhere = -1
+
+// placeOf is the character in a text of the word that stands at character at of a question; 0 if it has none.
+func placeOf(text string, words []planner.PreparedWord, places []int, at int) int {
+	for i := len(words) - 1; i >= 0; i-- {
+		if places[i] <= at && words[i].From != nowhere {
+			return utf8.RuneCountInString(text[:words[i].From]) + 1
+		}
+	}
+	return 0
+}
+
+// Clients number types as the default shard does. What the messages of a Pipeline do not
+// show (a parameter's type, a portal's columns) the session says; see executor/oids.go.
+
+// numbers makes sure that pipe.Conn knows the OIDs of a statement's declared types.
+func (x *prepared) numbers(s *statement) error {
+	if len(s.oids) == 0 {
+		return nil
+	}
+	_, err := x.pipe.Conn.OIDs(s.oids, !x.shards.nowait)
+	return x.pipe.numbered(err)
+}
+
+// numberedColumns reports whether values of a RowDescription's columns may have OIDs
+// inside that differ between shards.
+func numberedColumns(body []byte) bool {
+	for len(body) > 2 {
+		_, rest, ok := cut(body[2:])
+		if !ok || len(rest) < 18 {
+			return false
+		}
+		if executor.MayNumber(binary.BigEndian.Uint32(rest[6:])) {
+			return true
+		}
+		body = rest[16:]
+	}
+	return false
+}
+
+// numberedBind translates the parameters of a Bind for pipe.Conn, and finds out
+// whether the rows of the portal will have to be. rest is the body after its names, which
+// x.args were read from.
+func (x *prepared) numberedBind(p *portal, rest []byte) ([]byte, error) {
+	p.values, p.described = nil, false
+	if !slices.Contains(x.args.Formats, 1) && !binaryFormats(x.bound.Tail) || !x.pipe.Conn.Foreign() {
+		return rest, nil
+	}
+	s := p.stmt
+	if err := x.typed(s); err != nil {
+		return nil, err
+	}
+	if binaryFormats(x.bound.Tail) && (s.columns == 0 || s.numbered || s.replanned || s.plan.Cursor != nil) {
+		p.values = &executor.Columns{}
+	}
+	types := s.types
+	if types == nil {
+		types = s.oids
+	}
+	values, err := x.pipe.Conn.Values(types, x.args.Formats, x.args.Values, !x.shards.nowait)
+	if err != nil {
+		return nil, x.pipe.numbered(err)
+	}
+	if len(values) == 0 || &values[0] == &x.args.Values[0] {
+		return rest, nil
+	}
+	return x.withValues(rest, values), nil
+}
+
+// typed makes sure that the types of a statement's parameters are known if one of x.args, in
+// binary, could have OIDs inside: the shard is asked.
+func (x *prepared) typed(s *statement) error {
+	if s.types != nil || !x.mayNumber(s) {
+		return nil
+	}
+	if x.shards.nowait {
+		return errWait
+	}
+	relay := x.pending == s
+	on, err := x.prepare(s, relay)
+	if err != nil {
+		return err
+	}
+	x.pending = nil
+	x.pipe.CheckColumns(on, s)
+	_, err = x.converse(executor.Flush)
+	return err
+}
+
+// mayNumber reports whether a value of x.args, in binary and of a type that nobody has told, could
+// have OIDs of one's own inside.
+func (x *prepared) mayNumber(s *statement) bool {
+	for i, v := range x.args.Values {
+		if (i < len(s.oids) && s.oids[i] != 0) || wire.FormatAt(x.args.Formats, i) != 1 || !numberedSize(v) {
+			continue
+		}
+		return s.plan.Numbers || slices.ContainsFunc(s.plan.Tables, func(t *shardmap.Table) bool {
+			return slices.ContainsFunc(t.Columns, func(c shardmap.Column) bool { return executor.MayNumber(c.OID) })
+		})
+	}
+	return false
+}
+
+// numberedSize reports whether a value could be an OID of one's own, or have one inside: a
+// range takes 9 bytes at least, what else there is takes more.
+func numberedSize(v []byte) bool {
+	return len(v) == 4 && binary.BigEndian.Uint32(v) >= executor.FirstUserOID || len(v) >= 9
+}
+
+// binaryFormats reports whether one of the result formats of a Bind is binary.
+func binaryFormats(b []byte) bool {
+	for at := 2; at+2 <= len(b); at += 2 {
+		if b[at+1] == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// copied finds out which columns of a COPY (query) TO STDOUT in binary have OIDs inside
+// that pipe.Conn's shard has of its own; nil if there is nothing to translate.
+func (x *prepared) copied(st *planner.Statement) (*executor.Columns, error) {
+	if st.CopyRows == "" || !x.pipe.Conn.Foreign() {
+		return nil, nil
+	}
+	if err := x.drain(); err != nil {
+		return nil, err
+	}
+	values := &executor.Columns{}
+	const portal = "cleave_copied" // the unnamed one may be the client's
+	x.pipe.dirty = true
+	x.pipe.Unnamed(values, st.CopyRows, nil, x.pipe.Conn.Settings(), false)
+	x.pipe.Bind(portal, "", []byte{0, 0, 0, 0, 0, 1, 0, 1}, false)
+	x.pipe.LearnColumns(portal, nil, values)
+	x.pipe.Close(portal, false)
+	_, err := x.converse(executor.Flush)
+	if err != nil && x.pipe.Conn != nil && x.pipe.Skipping() {
+		// A Query after it would be ignored as well.
+		if o, failed := x.pipe.Run(executor.Sync, &x.w); failed != nil || o.Err != nil {
+			x.pipe.Conn.Break()
+		}
+	}
+	return values, err
 }
