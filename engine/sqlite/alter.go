@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -20,12 +21,12 @@ import (
 // rewrite replaces SQLite's definition of the table, where only constraints
 // changed: the rows stay as they are (SQLite manual, ALTER TABLE, "Making Other
 // Kinds Of Table Schema Changes"). The caller has checked the rows.
-func (c *Conn) rewrite(t *translator, d *tableDef) {
+func (c *Conn) rewrite(t *translator, d *catalog.Table) {
 	sql := c.tableSQL(t, d)
 	version, err := c.queryInt("PRAGMA main.schema_version")
 	c.must(err)
 	c.must(c.exec("PRAGMA writable_schema = ON"))
-	err = c.exec("UPDATE main.sqlite_schema SET sql = " + quote.Text(sql) + " WHERE type = 'table' AND name = " + quote.Text(d.sqlName()))
+	err = c.exec("UPDATE main.sqlite_schema SET sql = " + quote.Text(sql) + " WHERE type = 'table' AND name = " + quote.Text(d.SQLName()))
 	if err == nil {
 		err = c.exec("PRAGMA main.schema_version = " + strconv.FormatInt(version+1, 10))
 	}
@@ -55,14 +56,14 @@ func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
 	}
 	for _, n := range s.Cmds {
 		c.alterCommand(t, d, n.GetAlterTableCmd())
-		if d = c.cat.byOID[d.OID]; d == nil {
+		if d = c.cat.ByOID[d.OID]; d == nil {
 			return
 		}
 		t.cat = c.cat
 	}
 }
 
-func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *tableDef {
+func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *catalog.Table {
 	if missingOK {
 		found := false
 		if r.Schemaname != "" {
@@ -78,22 +79,22 @@ func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *tableDe
 		}
 	}
 	d := t.findTable(r)
-	if d.system != nil || d.static {
+	if d.System != nil || d.Static {
 		failf(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
 	}
 	return d
 }
 
-func (c *Conn) columnOf(d *tableDef, name string) *columnDef {
-	col := d.column(name)
+func (c *Conn) columnOf(d *catalog.Table, name string) *catalog.Column {
+	col := d.Column(name)
 	if col == nil {
 		failf(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, d.Name)
 	}
 	return col
 }
 
-func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd) {
-	d := old.clone()
+func (c *Conn) alterCommand(t *translator, old *catalog.Table, cmd *pg.AlterTableCmd) {
+	d := old.Clone()
 	switch cmd.Subtype {
 	case pg.AlterTableType_AT_AddColumn:
 		c.usedByViews(d, true)
@@ -123,7 +124,7 @@ func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd)
 		c.must(c.saveTable(d))
 	case pg.AlterTableType_AT_DropNotNull:
 		col := c.columnOf(d, cmd.Name)
-		if pk := d.primaryKey(); pk != nil {
+		if pk := d.PrimaryKey(); pk != nil {
 			for _, n := range pk.Columns {
 				if n == col.Num {
 					failf(sqlstate.InvalidTableDefinition, "column \"%s\" is in a primary key", col.Name)
@@ -154,8 +155,8 @@ func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd)
 	}
 }
 
-func (c *Conn) checkNoNulls(d *tableDef, col *columnDef) {
-	n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM main." + quote.Ident(d.sqlName()) + " WHERE " + quote.Ident(col.Name) + " IS NULL)")
+func (c *Conn) checkNoNulls(d *catalog.Table, col *catalog.Column) {
+	n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM main." + quote.Ident(d.SQLName()) + " WHERE " + quote.Ident(col.Name) + " IS NULL)")
 	c.must(err)
 	if n != 0 {
 		e := sqlstate.New(sqlstate.NotNullViolation, "column \"%s\" of relation \"%s\" contains null values", col.Name, d.Name)
@@ -164,9 +165,9 @@ func (c *Conn) checkNoNulls(d *tableDef, col *columnDef) {
 	}
 }
 
-func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTableCmd) {
+func (c *Conn) alterAddColumn(t *translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
 	def := cmd.Def.GetColumnDef()
-	if old.column(def.Colname) != nil {
+	if old.Column(def.Colname) != nil {
 		if cmd.MissingOk {
 			c.notice(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists, skipping", def.Colname, d.Name)
 			return
@@ -177,7 +178,7 @@ func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTabl
 	list := c.addColumn(t, d, def)
 	c.addConstraints(t, d, list)
 	col := &d.Columns[len(d.Columns)-1]
-	sql := "ALTER TABLE main." + quote.Ident(d.sqlName()) + " ADD COLUMN " + quote.Ident(col.Name)
+	sql := "ALTER TABLE main." + quote.Ident(d.SQLName()) + " ADD COLUMN " + quote.Ident(col.Name)
 	if value.ClassOf(col.Type) == value.ClassNumeric {
 		sql += " COLLATE cleave_numeric"
 	}
@@ -185,7 +186,7 @@ func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTabl
 	if col.Default != "" {
 		c.withoutGuard(d, "update", func() {
 			e := t.defaultOf(d, col)
-			c.must(c.exec("UPDATE main." + quote.Ident(d.sqlName()) + " SET " + quote.Ident(col.Name) + " = " + e.sql))
+			c.must(c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + e.sql))
 		})
 	}
 	if col.NotNull {
@@ -203,7 +204,7 @@ func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTabl
 
 // alterColumnType changes a column's type to one that is stored alike, or its modifier: what refers to the
 // column, such as an index, stays good.
-func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTableCmd) {
+func (c *Conn) alterColumnType(t *translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
 	def, col := cmd.Def.GetColumnDef(), c.columnOf(d, cmd.Name)
 	if d.Guard != nil && slices.Contains(d.Guard.Columns, col.Name) {
 		fail(sqlstate.Refusal("CLV-2005", `the column "%s" is part of the shard key`, col.Name).
@@ -233,7 +234,7 @@ func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTab
 		}
 		c.endCaptures(old)
 		c.withoutGuard(d, "update", func() {
-			err := c.exec("UPDATE main." + quote.Ident(d.sqlName()) + " SET " + quote.Ident(col.Name) + " = " + val.sql)
+			err := c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + val.sql)
 			if c.env.Err == nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
 				// Row by row, that is: PostgreSQL looks when all rows are changed.
 				fail(sqlstate.Refusal("CLV-2008", `a change of the type of column "%s" that breaks a constraint is not supported on a SQLite shard`, col.Name).
@@ -247,8 +248,8 @@ func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTab
 }
 
 // inForeignKey reports whether a foreign key has the column, on either side: SQLite would carry out its ON UPDATE.
-func (c *Conn) inForeignKey(d *tableDef, column int16) bool {
-	for _, of := range c.cat.byOID {
+func (c *Conn) inForeignKey(d *catalog.Table, column int16) bool {
+	for _, of := range c.cat.ByOID {
 		for _, k := range of.Constraints {
 			if k.Type == "f" && (of.OID == d.OID && slices.Contains(k.Columns, column) || k.RefTable == d.OID && slices.Contains(k.RefCols, column)) {
 				return true
@@ -260,7 +261,7 @@ func (c *Conn) inForeignKey(d *tableDef, column int16) bool {
 
 // withoutGuard runs a change of all rows that the guard's own trigger would take
 // for a client's: filling a new column, and the router's TRUNCATE.
-func (c *Conn) withoutGuard(d *tableDef, op string, fn func()) {
+func (c *Conn) withoutGuard(d *catalog.Table, op string, fn func()) {
 	if d.Guard == nil {
 		fn()
 		return
@@ -283,8 +284,8 @@ func (c *Conn) withoutGuard(d *tableDef, op string, fn func()) {
 }
 
 // checkRows checks the rows of a table against a new CHECK or foreign key.
-func (c *Conn) checkRows(t *translator, d *tableDef, k *constraintDef) {
-	table := "main." + quote.Ident(d.sqlName())
+func (c *Conn) checkRows(t *translator, d *catalog.Table, k *catalog.Constraint) {
+	table := "main." + quote.Ident(d.SQLName())
 	switch k.Type {
 	case "c":
 		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " WHERE NOT (" + c.checkSQL(d, k.Expr) + "))")
@@ -297,16 +298,16 @@ func (c *Conn) checkRows(t *translator, d *tableDef, k *constraintDef) {
 	case "f":
 		ref := d
 		if k.RefTable != d.OID {
-			ref = c.cat.byOID[k.RefTable]
+			ref = c.cat.ByOID[k.RefTable]
 		}
 		var on, some []string
-		local, remote := d.names(k.Columns), ref.names(k.RefCols)
+		local, remote := d.Names(k.Columns), ref.Names(k.RefCols)
 		for i := range local {
 			on = append(on, "p."+quote.Ident(remote[i])+" = c."+quote.Ident(local[i]))
 			some = append(some, "c."+quote.Ident(local[i])+" IS NOT NULL")
 		}
 		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " AS c WHERE " + strings.Join(some, " AND ") + " AND NOT EXISTS (SELECT 1 FROM main." +
-			quote.Ident(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + "))")
+			quote.Ident(ref.SQLName()) + " AS p WHERE " + strings.Join(on, " AND ") + "))")
 		c.must(err)
 		if n != 0 {
 			e := sqlstate.New(sqlstate.ForeignKeyViolation, "insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
@@ -316,7 +317,7 @@ func (c *Conn) checkRows(t *translator, d *tableDef, k *constraintDef) {
 	}
 }
 
-func (c *Conn) alterAddConstraint(t *translator, old, d *tableDef, k *pg.Constraint) {
+func (c *Conn) alterAddConstraint(t *translator, old, d *catalog.Table, k *pg.Constraint) {
 	if k.SkipValidation && !k.InitiallyValid {
 		refuseSQL("CLV-2009", "NOT VALID")
 	}
@@ -334,12 +335,12 @@ func (c *Conn) alterAddConstraint(t *translator, old, d *tableDef, k *pg.Constra
 	c.rewrite(t, d)
 	c.must(c.saveTable(d))
 	if x.Index != 0 {
-		c.makeIndex(t, d, d.index(x.Index))
+		c.makeIndex(t, d, d.Index(x.Index))
 	}
 }
 
-func (c *Conn) alterDropConstraint(t *translator, d *tableDef, cmd *pg.AlterTableCmd) {
-	k := d.constraint(cmd.Name)
+func (c *Conn) alterDropConstraint(t *translator, d *catalog.Table, cmd *pg.AlterTableCmd) {
+	k := d.Constraint(cmd.Name)
 	if k == nil {
 		if cmd.MissingOk {
 			c.notice("00000", "constraint \"%s\" of relation \"%s\" does not exist, skipping", cmd.Name, d.Name)
@@ -348,7 +349,7 @@ func (c *Conn) alterDropConstraint(t *translator, d *tableDef, cmd *pg.AlterTabl
 		failf(sqlstate.UndefinedObject, "constraint \"%s\" of relation \"%s\" does not exist", cmd.Name, d.Name)
 	}
 	index := k.Index
-	var rest []constraintDef
+	var rest []catalog.Constraint
 	for _, o := range d.Constraints {
 		if o.Name != cmd.Name {
 			rest = append(rest, o)
@@ -363,8 +364,8 @@ func (c *Conn) alterDropConstraint(t *translator, d *tableDef, cmd *pg.AlterTabl
 	c.must(c.saveTable(d))
 }
 
-func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd) {
-	col := d.column(cmd.Name)
+func (c *Conn) alterDropColumn(t *translator, d *catalog.Table, cmd *pg.AlterTableCmd) {
+	col := d.Column(cmd.Name)
 	if col == nil {
 		if cmd.MissingOk {
 			c.notice("00000", "column \"%s\" of relation \"%s\" does not exist, skipping", cmd.Name, d.Name)
@@ -380,7 +381,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 			}
 		}
 	}
-	if len(d.live()) == 1 {
+	if len(d.Live()) == 1 {
 		refuseSQL("CLV-2011", "a table without columns")
 	}
 	uses := func(nums []int16) bool {
@@ -391,7 +392,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 		}
 		return false
 	}
-	for _, o := range c.cat.tables {
+	for _, o := range c.cat.Tables {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && k.RefTable == d.OID && uses(k.RefCols) && !(o.OID == d.OID && uses(k.Columns)) {
 				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop column %s of table %s because other objects depend on it", col.Name, d.Name).
@@ -400,7 +401,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 			}
 		}
 	}
-	var cons []constraintDef
+	var cons []catalog.Constraint
 	rewritten := false
 	for _, k := range d.Constraints {
 		if uses(k.Columns) {
@@ -409,7 +410,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 		}
 		cons = append(cons, k)
 	}
-	var ixs []indexDef
+	var ixs []catalog.Index
 	for _, ix := range d.Indexes {
 		hit := false
 		for _, ic := range ix.Columns {
@@ -421,7 +422,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 			walkColumns(n, func(r *pg.ColumnRef) { hit = hit || r.Fields[len(r.Fields)-1].GetString_().GetSval() == col.Name })
 		}
 		if hit {
-			c.must(c.exec("DROP INDEX main." + quote.Ident(sqlObjectName(d.Schema, ix.Name))))
+			c.must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
 			continue
 		}
 		ixs = append(ixs, ix)
@@ -431,7 +432,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 	if rewritten {
 		c.rewrite(t, d)
 	}
-	c.must(c.exec("ALTER TABLE main." + quote.Ident(d.sqlName()) + " DROP COLUMN " + quote.Ident(col.Name)))
+	c.must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " DROP COLUMN " + quote.Ident(col.Name)))
 	col.Dropped, col.NotNull, col.Default = true, false, ""
 	col.Name = fmt.Sprintf("........pg.dropped.%d........", col.Num)
 	c.must(c.saveTable(d))
@@ -446,10 +447,10 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		}
 		c.usedByViews(old, false)
 		c.checkNewName(old.Schema, s.Newname)
-		d := old.clone()
+		d := old.Clone()
 		d.Name = s.Newname
 		c.endCaptures(old)
-		c.must(c.exec("ALTER TABLE main." + quote.Ident(old.sqlName()) + " RENAME TO " + quote.Ident(d.sqlName())))
+		c.must(c.exec("ALTER TABLE main." + quote.Ident(old.SQLName()) + " RENAME TO " + quote.Ident(d.SQLName())))
 		c.must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_COLUMN:
 		old := c.findAlter(t, s.Relation, s.MissingOk)
@@ -457,12 +458,12 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 			return
 		}
 		c.usedByViews(old, false)
-		d := old.clone()
-		col := d.column(s.Subname)
+		d := old.Clone()
+		col := d.Column(s.Subname)
 		if col == nil {
 			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", s.Subname)
 		}
-		for _, o := range d.live() {
+		for _, o := range d.Live() {
 			if o.Name == s.Newname {
 				failf(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", s.Newname, d.Name)
 			}
@@ -472,7 +473,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 			}
 		}
 		c.endCaptures(old)
-		c.must(c.exec("ALTER TABLE main." + quote.Ident(d.sqlName()) + " RENAME COLUMN " + quote.Ident(col.Name) + " TO " + quote.Ident(s.Newname)))
+		c.must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " RENAME COLUMN " + quote.Ident(col.Name) + " TO " + quote.Ident(s.Newname)))
 		swap := func(text string) string {
 			n, err := parseExpr(text)
 			c.must(err)
@@ -512,8 +513,8 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 			schemas = []string{s.Relation.Schemaname}
 		}
 		for _, sc := range schemas {
-			if d, ix := c.cat.findIndex(sc, s.Relation.Relname); ix != nil {
-				c.renameIndex(t, d.clone(), ix.OID, s.Newname)
+			if d, ix := c.cat.FindIndex(sc, s.Relation.Relname); ix != nil {
+				c.renameIndex(t, d.Clone(), ix.OID, s.Newname)
 				return
 			}
 		}
@@ -523,12 +524,12 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		}
 		failf(sqlstate.UndefinedTable, "relation \"%s\" does not exist", s.Relation.Relname)
 	case pg.ObjectType_OBJECT_TABCONSTRAINT:
-		d := c.findAlter(t, s.Relation, false).clone()
-		k := d.constraint(s.Subname)
+		d := c.findAlter(t, s.Relation, false).Clone()
+		k := d.Constraint(s.Subname)
 		if k == nil {
 			failf(sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", s.Subname, d.Name)
 		}
-		if d.constraint(s.Newname) != nil {
+		if d.Constraint(s.Newname) != nil {
 			failf(sqlstate.DuplicateObject, "constraint \"%s\" for relation \"%s\" already exists", s.Newname, d.Name)
 		}
 		if k.Index != 0 {
@@ -543,10 +544,10 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 	}
 }
 
-func (c *Conn) renameIndex(t *translator, d *tableDef, oid uint32, name string) {
+func (c *Conn) renameIndex(t *translator, d *catalog.Table, oid uint32, name string) {
 	c.checkNewName(d.Schema, name)
-	ix := d.index(oid)
-	c.must(c.exec("DROP INDEX main." + quote.Ident(sqlObjectName(d.Schema, ix.Name))))
+	ix := d.Index(oid)
+	c.must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
 	ix.Name = name
 	for i := range d.Constraints {
 		if d.Constraints[i].Index == oid {
@@ -558,7 +559,7 @@ func (c *Conn) renameIndex(t *translator, d *tableDef, oid uint32, name string) 
 }
 
 func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
-	var list []*tableDef
+	var list []*catalog.Table
 	going := map[uint32]bool{}
 	for _, n := range s.Relations {
 		d := c.findAlter(t, n.GetRangeVar(), false)
@@ -571,17 +572,17 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 		for more := true; more; {
 			more = false
 			for _, o := range c.sortedTables() {
-				if !going[o.OID] && slices.ContainsFunc(o.Constraints, func(k constraintDef) bool { return k.Type == "f" && going[k.RefTable] }) {
+				if !going[o.OID] && slices.ContainsFunc(o.Constraints, func(k catalog.Constraint) bool { return k.Type == "f" && going[k.RefTable] }) {
 					c.notice("00000", "truncate cascades to table \"%s\"", o.Name)
 					list, going[o.OID], more = append(list, o), true, true
 				}
 			}
 		}
 	}
-	for _, o := range c.cat.tables {
+	for _, o := range c.cat.Tables {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
-				ref := c.cat.byOID[k.RefTable]
+				ref := c.cat.ByOID[k.RefTable]
 				fail(sqlstate.New(sqlstate.FeatureNotSupported, "cannot truncate a table referenced in a foreign key constraint").
 					WithDetail("Table \"%s\" references \"%s\".", o.Name, ref.Name).
 					WithHint("Truncate table \"%s\" at the same time, or use TRUNCATE ... CASCADE.", o.Name))
@@ -590,7 +591,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 	}
 	for _, d := range list {
 		c.keysPending(d, "TRUNCATE")
-		if d.Guard != nil && !d.Guard.said(c.settings.get(engine.EpochSetting)) {
+		if d.Guard != nil && !d.Guard.Said(c.settings.get(engine.EpochSetting)) {
 			e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalTruncate)
 			e.Detail = engine.Refusal{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch}.Detail()
 			e.Hint, e.Schema, e.Table = engine.RefusalHint, d.Schema, d.Name
@@ -603,7 +604,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 	}
 	c.captureTruncate(list, func() {
 		for _, d := range list {
-			c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quote.Ident(d.sqlName()))) })
+			c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quote.Ident(d.SQLName()))) })
 			c.tx.made(d)
 		}
 	})
@@ -615,7 +616,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 func (c *Conn) comment(t *translator, s *pg.CommentStmt) {
 	switch s.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
-		d := c.findAlter(t, rangeVarOf(s.Object), false).clone()
+		d := c.findAlter(t, rangeVarOf(s.Object), false).Clone()
 		d.Comment = s.Comment
 		c.must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_COLUMN:
@@ -627,7 +628,7 @@ func (c *Conn) comment(t *translator, s *pg.CommentStmt) {
 		if len(items) > 2 {
 			r.Schemaname = items[len(items)-3].GetString_().GetSval()
 		}
-		d := c.findAlter(t, r, false).clone()
+		d := c.findAlter(t, r, false).Clone()
 		c.columnOf(d, items[len(items)-1].GetString_().GetSval()).Comment = s.Comment
 		c.must(c.saveTable(d))
 	default:
@@ -657,7 +658,7 @@ func (c *Conn) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed 
 	if err != nil {
 		return nil, err
 	}
-	return &plan{text: text, params: p.params, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.cat.generation, settings: c.settings.version, systems: p.systems,
+	return &plan{text: text, params: p.params, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.cat.Generation, settings: c.settings.version, systems: p.systems,
 		cols: []outColumn{{name: "QUERY PLAN", typ: pgoid.Text, mod: -1, class: value.ClassText}}, util: func(c *Conn, po *portal) error {
 			for _, sys := range p.systems {
 				if err := c.fillSystem(sys); err != nil {

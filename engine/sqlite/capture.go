@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
@@ -35,65 +36,16 @@ const changeSchema = 'X'
 // them all, with the old identity and key, to one function.
 const columnsMax = lib.SQLITE_MAX_FUNCTION_ARG/3 - 3
 
-// captureDef is a capture, an object of the catalogue: so every conversation knows,
-// in each of its transactions, what is captured in it.
-type captureDef struct {
-	OID    uint32         `json:"oid"`
-	ID     string         `json:"id"`
-	Set    engine.Set     `json:"set"`
-	Tables []captureTable `json:"tables"`
-	Begin  int64          `json:"begin"` // seq of the last change before it
-	// Released: the triggers are gone, rows of the log may be left.
-	Released bool `json:"released,omitempty"`
-
-	rows *rowSet
-}
-
-// captureTable says how a table's rows are in the log.
-type captureTable struct {
-	OID      uint32   `json:"oid"`
-	Types    []uint32 `json:"types"`    // of the columns
-	Key      []int    `json:"key"`      // shard key, as places in the columns
-	Identity []int    `json:"identity"` // likewise
-}
-
-// rowSet tells which rows belong to a set.
-type rowSet struct {
-	owner  *keyspace.Owner
-	types  []keyspace.Type
-	except bool
-	key    keyspace.Key
-}
-
-func newRowSet(set *engine.Set) *rowSet {
-	return &rowSet{owner: keyspace.NewOwner(set.Keys), types: set.Keys.Types, except: set.Except, key: make(keyspace.Key, len(set.Keys.Types))}
-}
-
-// has reports whether a row with these shard key values is in the set.
-func (s *rowSet) has(a []function.Arg) bool {
-	for i, t := range s.types {
-		switch a[i].Type() {
-		case sqlite.TypeNull:
-			return s.except
-		case sqlite.TypeInteger:
-			s.key[i] = keyspace.Int(t, a[i].Int64())
-		default:
-			s.key[i] = keyspace.Str(t, string(a[i].Blob()))
-		}
-	}
-	return s.owner.Owns(s.key) != s.except
-}
-
 // setOf finds a set by its number: a capture's, or one of the conversation's own,
 // which are below zero.
-func setOf(c *Conn, n int64) (*captureDef, *rowSet, error) {
+func setOf(c *Conn, n int64) (*catalog.Capture, *catalog.RowSet, error) {
 	if n < 0 {
 		if i := int(-n - 1); i < len(c.sets) {
 			return nil, c.sets[i], nil
 		}
 	} else if c.cat != nil {
-		if d := c.cat.captures[uint32(n)]; d != nil {
-			return d, d.rows, nil
+		if d := c.cat.Captures[uint32(n)]; d != nil {
+			return d, d.Rows, nil
 		}
 	}
 	return nil, nil, sqlstate.New(sqlstate.DataCorrupted, "a trigger of capture %d is left in the file, which has no such capture", n).
@@ -110,8 +62,8 @@ func moveFunctions(c *Conn) []function.Def {
 			if err != nil {
 				return value.Datum{}, err
 			}
-			for a = a[1:]; len(a) >= len(s.types) && len(a) > 0; a = a[len(s.types):] {
-				if s.has(a) {
+			for a = a[1:]; len(a) >= len(s.Types) && len(a) > 0; a = a[len(s.Types):] {
+				if s.Has(a) {
 					return value.Int(1), nil
 				}
 			}
@@ -150,9 +102,9 @@ func moveFunctions(c *Conn) []function.Def {
 				for i, k := range t.Key {
 					fresh[i] = row[k]
 				}
-				if !s.has(key) {
+				if !s.Has(key) {
 					op, old = engine.ChangeInsert, nil
-				} else if !s.has(fresh) {
+				} else if !s.Has(fresh) {
 					op, row = engine.ChangeDelete, nil
 				}
 			}
@@ -261,17 +213,6 @@ func unpackDatum(b []byte) (value.Datum, []byte, error) {
 	return value.Datum{}, nil, badLog()
 }
 
-// capture finds the capture of an id, nil if there is none. One that was released has no id any more,
-// whether or not its rows of the log are gone: a process may have died between the two.
-func (c *catalog) capture(id string) *captureDef {
-	for _, d := range c.captures {
-		if d.ID == id && !d.Released {
-			return d
-		}
-	}
-	return nil
-}
-
 // captureOps are the triggers of a capture on a table.
 var captureOps = []string{"insert", "update", "delete"}
 
@@ -280,7 +221,7 @@ func captureTrigger(capture, table uint32, op string) string {
 }
 
 // makeCapture makes the triggers of a capture, in the current transaction.
-func (c *Conn) makeCapture(id string, set engine.Set) (*captureDef, error) {
+func (c *Conn) makeCapture(id string, set engine.Set) (*catalog.Capture, error) {
 	if set.Except {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a set with Except cannot be captured")
 	}
@@ -288,13 +229,13 @@ func (c *Conn) makeCapture(id string, set engine.Set) (*captureDef, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &captureDef{OID: oid, ID: id, Set: set}
+	d := &catalog.Capture{OID: oid, ID: id, Set: set}
 	for i := range set.Tables {
 		t, err := c.moveTable(&set.Tables[i], &set.Keys)
 		if err != nil {
 			return nil, err
 		}
-		x := captureTable{OID: t.def.OID, Key: t.key, Identity: t.identity}
+		x := catalog.CapturedTable{OID: t.def.OID, Key: t.key, Identity: t.identity}
 		for _, col := range t.columns {
 			x.Types = append(x.Types, col.Type)
 		}
@@ -309,7 +250,7 @@ func (c *Conn) makeCapture(id string, set engine.Set) (*captureDef, error) {
 	return d, c.saveObject(oid, "capture", d)
 }
 
-func (c *Conn) makeCaptureTriggers(d *captureDef, n int, t *movedTable) error {
+func (c *Conn) makeCaptureTriggers(d *catalog.Capture, n int, t *movedTable) error {
 	list := func(row string, places []int) string {
 		s := ""
 		for _, i := range places {
@@ -331,7 +272,7 @@ func (c *Conn) makeCaptureTriggers(d *captureDef, n int, t *movedTable) error {
 		"delete": {engine.ChangeDelete, oldKey, list("OLD", t.identity)},
 	} {
 		err := c.exec(fmt.Sprintf("CREATE TRIGGER main.%s AFTER %s ON %s WHEN cleave_member(%d%s) BEGIN INSERT INTO cleave_log (capture, body) VALUES (%d, cleave_log_row(%d, %d, %d%s)); END",
-			quote.Ident(captureTrigger(d.OID, t.def.OID, op)), strings.ToUpper(op), quote.Ident(t.def.sqlName()), d.OID, x.keys, d.OID, d.OID, n, x.op, x.args))
+			quote.Ident(captureTrigger(d.OID, t.def.OID, op)), strings.ToUpper(op), quote.Ident(t.def.SQLName()), d.OID, x.keys, d.OID, d.OID, n, x.op, x.args))
 		if err != nil {
 			return err
 		}
@@ -350,8 +291,8 @@ func (c *Conn) dropCaptureTriggers(capture, table uint32) error {
 
 // logMark writes a row without values into the log of each capture that has the
 // table, and calls each for it.
-func (c *Conn) logMark(d *tableDef, op engine.ChangeOp, each func(capture uint32) error) error {
-	for _, k := range c.cat.captures {
+func (c *Conn) logMark(d *catalog.Table, op engine.ChangeOp, each func(capture uint32) error) error {
+	for _, k := range c.cat.Captures {
 		for i := range k.Tables {
 			if k.Released || k.Tables[i].OID != d.OID {
 				continue
@@ -370,13 +311,13 @@ func (c *Conn) logMark(d *tableDef, op engine.ChangeOp, each func(capture uint32
 
 // endCaptures is called before a table's columns or name change, or it goes: its
 // rows could not be told any more to who applies them.
-func (c *Conn) endCaptures(d *tableDef) {
+func (c *Conn) endCaptures(d *catalog.Table) {
 	c.must(c.logMark(d, changeSchema, func(capture uint32) error { return c.dropCaptureTriggers(capture, d.OID) }))
 }
 
 // captureTruncate notes that all rows of tables go. fn deletes them, while the
 // triggers are away that would note each, and what foreign keys do among them.
-func (c *Conn) captureTruncate(list []*tableDef, fn func()) {
+func (c *Conn) captureTruncate(list []*catalog.Table, fn func()) {
 	var away []string
 	for _, d := range list {
 		c.must(c.logMark(d, engine.ChangeTruncate, func(capture uint32) error {
@@ -406,8 +347,8 @@ func (c *Conn) logEnd() (int64, error) {
 
 // movedTable is a table of a set as the file has it.
 type movedTable struct {
-	def      *tableDef
-	columns  []*columnDef
+	def      *catalog.Table
+	columns  []*catalog.Column
 	key      []int // shard key, as places in columns
 	identity []int // likewise
 	// unique: the identity's columns are unique here.
@@ -417,7 +358,7 @@ type movedTable struct {
 // moveTable finds a table of a set. What is not as the set says is 55000. keys may
 // be nil, if nobody asks for the shard key.
 func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedTable, error) {
-	d := c.cat.table(t.Schema, t.Name)
+	d := c.cat.Table(t.Schema, t.Name)
 	if d == nil {
 		return nil, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", t.Schema, t.Name)
 	}
@@ -429,13 +370,13 @@ func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedT
 	}
 	m := &movedTable{def: d}
 	place := map[string]int{}
-	live := d.live()
+	live := d.Live()
 	if len(t.Columns) > columnsMax {
 		return nil, sqlstate.Refusal("CLV-2015", "a SQLite shard cannot move table %s: it has more than %d columns", d.Name, columnsMax).
 			WithHint("Move it between PostgreSQL shards only.")
 	}
 	for i, name := range t.Columns {
-		col := d.column(name)
+		col := d.Column(name)
 		if col == nil {
 			return nil, differs("column %s is missing", name)
 		}
@@ -471,53 +412,6 @@ func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedT
 	if len(m.identity) == 0 {
 		return nil, differs("the move knows no columns by which its rows are found")
 	}
-	m.unique = d.uniqueOn(t.Identity)
+	m.unique = d.UniqueOn(t.Identity)
 	return m, nil
-}
-
-// uniqueOn reports whether rows differ in these columns, none of which is NULL.
-func (d *tableDef) uniqueOn(names []string) bool {
-	in := map[int16]bool{}
-	for _, n := range names {
-		if col := d.column(n); col != nil && col.NotNull {
-			in[col.Num] = true
-		}
-	}
-next:
-	for _, ix := range d.Indexes {
-		if !ix.Unique || ix.Where != "" {
-			continue
-		}
-		for _, ic := range ix.Columns {
-			if !in[ic.Num] {
-				continue next
-			}
-		}
-		return true
-	}
-	return false
-}
-
-// sameSet reports whether a capture is that of the set.
-func (d *captureDef) sameSet(set *engine.Set) bool {
-	return encodeDef(d.Set) == encodeDef(*set)
-}
-
-// placesOf says for each table of a capture which one of the set's it is, -1 for none. ok is false
-// for a set that is not of the capture's keys and of tables of its.
-func (d *captureDef) placesOf(set *engine.Set) (places []int, ok bool) {
-	if set.Except != d.Set.Except || encodeDef(d.Set.Keys) != encodeDef(set.Keys) {
-		return nil, false
-	}
-	found := 0
-	for i := range d.Set.Tables {
-		at, text := -1, encodeDef(d.Set.Tables[i])
-		for n := range set.Tables {
-			if encodeDef(set.Tables[n]) == text {
-				at, found = n, found+1
-			}
-		}
-		places = append(places, at)
-	}
-	return places, found == len(set.Tables)
 }

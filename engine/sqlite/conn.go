@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
@@ -45,7 +46,7 @@ type Conn struct {
 	shard    *Shard
 	writers  *writerQueue
 	env      *function.Env
-	cat      *catalog
+	cat      *catalog.Catalog
 	settings settings
 	user     string
 	database string
@@ -67,9 +68,9 @@ type Conn struct {
 	plans    planCache
 	genStmt  *sqlite.Stmt
 	helpers  map[string]*sqlite.Stmt
-	filled   map[*systemTable]int64 // generation at which a catalogue relation was filled
+	filled   map[*catalog.System]int64 // generation at which a catalogue relation was filled
 	// relations are temporary; see engine.Relations.
-	relations map[string]*tableDef
+	relations map[string]*catalog.Table
 
 	tx      txState
 	touched touched
@@ -79,7 +80,7 @@ type Conn struct {
 	waits   time.Time
 	unwatch func() // ends the watch over rows
 	// sets are what cleave_member knows beside captures.
-	sets []*rowSet
+	sets []*catalog.RowSet
 
 	mu        sync.Mutex
 	running   bool

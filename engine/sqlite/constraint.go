@@ -9,6 +9,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
@@ -110,7 +111,7 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 	}
 	e := &sqlstate.Error{Schema: d.Schema, Table: d.Name}
 	cell := func(num int16) (string, bool) {
-		for i, col := range d.live() {
+		for i, col := range d.Live() {
 			if col.Num == num && i < len(row) {
 				if row[i].Kind == 0 {
 					return "null", true
@@ -130,11 +131,11 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 			}
 			parts[i] = v
 		}
-		return "(" + strings.Join(d.names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ")", true
+		return "(" + strings.Join(d.Names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ")", true
 	}
 	failing := func() string {
 		var parts []string
-		for i, col := range d.live() {
+		for i, col := range d.Live() {
 			if i >= len(row) {
 				return ""
 			}
@@ -157,7 +158,7 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 	}
 	switch code {
 	case sqlite.ResultConstraintUnique, sqlite.ResultConstraintPrimaryKey, sqlite.ResultConstraintRowID:
-		name, nums := d.uniqueByColumns(what)
+		name, nums := d.UniqueByColumns(what)
 		e.Code, e.Constraint = sqlstate.UniqueViolation, name
 		e.Message = fmt.Sprintf("duplicate key value violates unique constraint \"%s\"", name)
 		if k, ok := key(nums); ok && len(nums) > 0 {
@@ -165,12 +166,12 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 		}
 		return e
 	case sqlite.ResultConstraintNotNull:
-		_, col, _ := strings.Cut(what, d.sqlName()+".")
+		_, col, _ := strings.Cut(what, d.SQLName()+".")
 		return notNull(col)
 	case sqlite.ResultConstraintCheck:
 		if num, ok := strings.CutPrefix(what, "cleave_not_null_"); ok {
 			n, _ := strconv.Atoi(num)
-			if col := d.byNum(int16(n)); col != nil {
+			if col := d.ByNum(int16(n)); col != nil {
 				return notNull(col.Name)
 			}
 		}
@@ -182,43 +183,6 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 		return c.explainForeignKey(p, d, e, key)
 	}
 	return err
-}
-
-// uniqueByColumns finds the unique index that SQLite names by its columns.
-func (d *tableDef) uniqueByColumns(what string) (string, []int16) {
-	var names []string
-	for _, part := range strings.Split(what, ", ") {
-		names = append(names, strings.TrimPrefix(part, d.sqlName()+"."))
-	}
-	for _, ix := range d.Indexes {
-		if !ix.Unique || len(ix.Columns) != len(names) {
-			continue
-		}
-		same := true
-		var nums []int16
-		for i, ic := range ix.Columns {
-			nums = append(nums, ic.Num)
-			if c := d.byNum(ic.Num); c == nil || c.Name != names[i] {
-				same = false
-			}
-		}
-		if same {
-			return ix.Name, nums
-		}
-	}
-	if name, ok := strings.CutPrefix(what, "index '"); ok {
-		name = strings.TrimSuffix(name, "'")
-		for _, ix := range d.Indexes {
-			if sqlObjectName(d.Schema, ix.Name) == name {
-				var nums []int16
-				for _, ic := range ix.Columns {
-					nums = append(nums, ic.Num)
-				}
-				return ix.Name, nums
-			}
-		}
-	}
-	return what, nil
 }
 
 // captureRow runs the failed statement again and returns the row it fails at.
@@ -236,14 +200,14 @@ func (c *Conn) captureRow(p *portal) []value.Datum {
 		}
 	}()
 	var cols []string
-	for _, col := range d.live() {
+	for _, col := range d.Live() {
 		cols = append(cols, "NEW."+quote.Ident(col.Name))
 	}
 	if len(cols) > 100 {
 		return nil
 	}
 	for _, op := range []string{"INSERT", "UPDATE"} {
-		if c.exec("CREATE TEMP TRIGGER cleave_capture_"+op+" BEFORE "+op+" ON main."+quote.Ident(d.sqlName())+
+		if c.exec("CREATE TEMP TRIGGER cleave_capture_"+op+" BEFORE "+op+" ON main."+quote.Ident(d.SQLName())+
 			" BEGIN SELECT cleave_capture("+strings.Join(cols, ", ")+"); END") != nil {
 			return nil
 		}
@@ -288,7 +252,7 @@ func captureFunction(c *Conn) function.Def {
 
 // explainForeignKey finds out which reference was broken: SQLite says only that
 // one was, at the statement's end.
-func (c *Conn) explainForeignKey(p *portal, d *tableDef, e *sqlstate.Error, key func([]int16) (string, bool)) error {
+func (c *Conn) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error, key func([]int16) (string, bool)) error {
 	e.Code = sqlstate.ForeignKeyViolation
 	e.Message = fmt.Sprintf("insert or update on table \"%s\" violates a foreign key constraint", d.Name)
 	inserting := p.plan.tag != "DELETE"
@@ -302,7 +266,7 @@ func (c *Conn) explainForeignKey(p *portal, d *tableDef, e *sqlstate.Error, key 
 				}
 				e.Constraint = k.Name
 				e.Message = fmt.Sprintf("insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
-				if ref := c.cat.byOID[k.RefTable]; ref != nil {
+				if ref := c.cat.ByOID[k.RefTable]; ref != nil {
 					if s, ok := c.brokenKey, c.brokenKey != ""; ok {
 						e.Detail = "Key " + s + " is not present in table \"" + ref.Name + "\"."
 					}
@@ -312,7 +276,7 @@ func (c *Conn) explainForeignKey(p *portal, d *tableDef, e *sqlstate.Error, key 
 		}
 	}
 	// A row that others refer to went or changed.
-	for _, t := range c.cat.byOID {
+	for _, t := range c.cat.ByOID {
 		for i := range t.Constraints {
 			k := &t.Constraints[i]
 			if k.Type != "f" || k.RefTable != d.OID || k.Deferrable && k.OnDelete != "r" && k.OnUpdate != "r" {
@@ -337,17 +301,17 @@ func (c *Conn) explainForeignKey(p *portal, d *tableDef, e *sqlstate.Error, key 
 
 // brokenReference runs the statement again with foreign keys deferred, inside a
 // savepoint, and looks for a row of table t whose key k has no counterpart.
-func (c *Conn) brokenReference(p *portal, t *tableDef, k *constraintDef) bool {
+func (c *Conn) brokenReference(p *portal, t *catalog.Table, k *catalog.Constraint) bool {
 	return c.broken(p, t, k, t)
 }
 
-func (c *Conn) brokenParent(p *portal, parent, t *tableDef, k *constraintDef) bool {
+func (c *Conn) brokenParent(p *portal, parent, t *catalog.Table, k *catalog.Constraint) bool {
 	return c.broken(p, t, k, parent)
 }
 
-func (c *Conn) broken(p *portal, t *tableDef, k *constraintDef, changed *tableDef) bool {
+func (c *Conn) broken(p *portal, t *catalog.Table, k *catalog.Constraint, changed *catalog.Table) bool {
 	c.brokenKey = ""
-	ref := c.cat.byOID[k.RefTable]
+	ref := c.cat.ByOID[k.RefTable]
 	if ref == nil || c.db.AutocommitEnabled() {
 		return false
 	}
@@ -386,9 +350,9 @@ func (c *Conn) broken(p *portal, t *tableDef, k *constraintDef, changed *tableDe
 	if err != nil || !found {
 		return false
 	}
-	shown := t.names(k.Columns)
+	shown := t.Names(k.Columns)
 	if changed == ref && changed != t {
-		shown = ref.names(k.RefCols)
+		shown = ref.Names(k.RefCols)
 	}
 	if len(values) > 0 {
 		c.brokenKey = "(" + strings.Join(shown, ", ") + ")=(" + strings.Join(values, ", ") + ")"
@@ -398,16 +362,16 @@ func (c *Conn) broken(p *portal, t *tableDef, k *constraintDef, changed *tableDe
 
 // orphan looks for a row of table t whose key k has no counterpart in ref. It returns the key's values as
 // PostgreSQL prints them, none if they cannot be read.
-func (c *Conn) orphan(t, ref *tableDef, k *constraintDef) (values []string, found bool, err error) {
+func (c *Conn) orphan(t, ref *catalog.Table, k *catalog.Constraint) (values []string, found bool, err error) {
 	var on, cols, notNull []string
-	local, remote := t.names(k.Columns), ref.names(k.RefCols)
+	local, remote := t.Names(k.Columns), ref.Names(k.RefCols)
 	for i := range local {
 		on = append(on, "p."+quote.Ident(remote[i])+" = c."+quote.Ident(local[i]))
 		cols = append(cols, "c."+quote.Ident(local[i]))
 		notNull = append(notNull, "c."+quote.Ident(local[i])+" IS NOT NULL")
 	}
-	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quote.Ident(t.sqlName()) + " AS c WHERE " + strings.Join(notNull, " AND ") +
-		" AND NOT EXISTS (SELECT 1 FROM main." + quote.Ident(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + ") LIMIT 1")
+	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quote.Ident(t.SQLName()) + " AS c WHERE " + strings.Join(notNull, " AND ") +
+		" AND NOT EXISTS (SELECT 1 FROM main." + quote.Ident(ref.SQLName()) + " AS p WHERE " + strings.Join(on, " AND ") + ") LIMIT 1")
 	if err != nil {
 		return nil, false, err
 	}
@@ -417,7 +381,7 @@ func (c *Conn) orphan(t, ref *tableDef, k *constraintDef) (values []string, foun
 		return nil, false, err
 	}
 	for i, n := range k.Columns {
-		col := t.byNum(n)
+		col := t.ByNum(n)
 		dt, _, err := value.OfColumn(q, i, value.ClassOf(col.Type), nil)
 		if err != nil {
 			return nil, true, nil

@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -34,7 +35,7 @@ func (c *Conn) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*plan, er
 	if q := s.Query; q != nil && q.GetSelectStmt() == nil {
 		write = true
 	}
-	return &plan{text: text, tag: "COPY", kind: utilityPlan, write: write, generation: c.cat.generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
+	return &plan{text: text, tag: "COPY", kind: utilityPlan, write: write, generation: c.cat.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
 		defer catch(&err)
 		if s.IsProgram || s.Filename != "" {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "must be superuser or have privileges of the pg_read_server_files role to COPY from a file").
@@ -268,13 +269,13 @@ func (f *copyFormat) conflicts(from bool) error {
 }
 
 // copyColumns are the columns that COPY names, all if it names none.
-func copyColumns(d *tableDef, names []*pg.Node, f *copyFormat) ([]*columnDef, error) {
-	cols := d.live()
+func copyColumns(d *catalog.Table, names []*pg.Node, f *copyFormat) ([]*catalog.Column, error) {
+	cols := d.Live()
 	if len(names) > 0 {
 		cols = nil
 		for _, n := range names {
 			name := n.GetString_().GetSval()
-			col := d.column(name)
+			col := d.Column(name)
 			if col == nil {
 				return nil, sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, d.Name)
 			}
@@ -286,8 +287,8 @@ func copyColumns(d *tableDef, names []*pg.Node, f *copyFormat) ([]*columnDef, er
 	}
 	for what, list := range map[string][]string{"FORCE_QUOTE": f.forceQuote, "FORCE_NOT_NULL": f.forceNotNull, "FORCE_NULL": f.forceNull} {
 		for _, name := range list {
-			if name != "*" && !slices.ContainsFunc(cols, func(col *columnDef) bool { return col.Name == name }) {
-				if d.column(name) == nil {
+			if name != "*" && !slices.ContainsFunc(cols, func(col *catalog.Column) bool { return col.Name == name }) {
+				if d.Column(name) == nil {
 					return nil, sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, d.Name)
 				}
 				return nil, sqlstate.New("42P10", "%s column \"%s\" not referenced by COPY", what, name)
@@ -298,9 +299,9 @@ func copyColumns(d *tableDef, names []*pg.Node, f *copyFormat) ([]*columnDef, er
 }
 
 // copyTable finds the table of a COPY.
-func (t *translator) copyTable(v *pg.RangeVar, from bool) *tableDef {
+func (t *translator) copyTable(v *pg.RangeVar, from bool) *catalog.Table {
 	d := t.findRelation(v)
-	if from && (d.system != nil || d.static || d.relation) {
+	if from && (d.System != nil || d.Static || d.Relation) {
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name))
 	}
 	return d
@@ -339,7 +340,7 @@ func (c *Conn) startCopyOut(s *pg.CopyStmt, f *copyFormat, p *portal, text strin
 	query := s.Query
 	if query == nil {
 		d := c.translator(text).copyTable(s.Relation, false)
-		if d.view != nil {
+		if d.Viewed != nil {
 			return sqlstate.New(sqlstate.WrongObjectType, "cannot copy from view \"%s\"", d.Name).WithHint("Try the COPY (SELECT ...) TO variant.")
 		}
 		cols, err := copyColumns(d, s.Attlist, f)

@@ -10,6 +10,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -24,8 +25,8 @@ const copyRecordMax = 1 << 30
 type copyIn struct {
 	p      *portal // of the COPY
 	f      *copyFormat
-	d      *tableDef
-	cols   []*columnDef
+	d      *catalog.Table
+	cols   []*catalog.Column
 	row    *portal // of the INSERT
 	simple bool
 	err    error // told as soon as somebody listens
@@ -57,7 +58,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 		return value.Unsupported("COPY FROM with WHERE")
 	}
 	d := c.translator(text).copyTable(s.Relation, true)
-	if d.view != nil {
+	if d.Viewed != nil {
 		return sqlstate.New(sqlstate.WrongObjectType, "cannot copy to view \"%s\"", d.Name)
 	}
 	switch fresh, known := c.tx.fresh[[2]string{d.Schema, d.Name}]; {

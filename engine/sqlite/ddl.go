@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -39,7 +40,7 @@ func (c *Conn) runUtility(p *portal) error {
 func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	defer catch(&err)
 	util := func(tag string, write bool, fn func(c *Conn, p *portal) error) (*plan, error) {
-		return &plan{text: text, tag: tag, kind: utilityPlan, write: write, util: fn, generation: c.cat.generation, settings: c.settings.version}, nil
+		return &plan{text: text, tag: tag, kind: utilityPlan, write: write, util: fn, generation: c.cat.Generation, settings: c.settings.version}, nil
 	}
 	// A statement is translated when it runs, since the tables may have changed.
 	ddl := func(tag string, fn func(t *translator, p *portal)) (*plan, error) {
@@ -117,17 +118,17 @@ func (c *Conn) creationSchema(r *pg.RangeVar) string {
 }
 
 func (c *Conn) checkSchema(name string) {
-	if c.cat.schemas[name] == nil {
+	if c.cat.Schemas[name] == nil {
 		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
 	}
-	if name == catalogSchema || name == informationSchema {
+	if name == catalog.SchemaPgCatalog || name == catalog.SchemaInformation {
 		failf(sqlstate.InsufficientPrivilege, "permission denied for schema %s", name)
 	}
 }
 
 // checkNewName refuses names that are taken, and those that SQLite cannot have.
 func (c *Conn) checkNewName(schema, name string) {
-	exact, folded := c.cat.relationNameTaken(schema, name)
+	exact, folded := c.cat.RelationNameTaken(schema, name)
 	if exact {
 		failf(sqlstate.DuplicateTable, "relation \"%s\" already exists", name)
 	}
@@ -135,8 +136,8 @@ func (c *Conn) checkNewName(schema, name string) {
 		fail(sqlstate.Refusal("CLV-2022", `a SQLite shard cannot have two relations whose names differ in case only ("%s")`, name).
 			WithHint("Choose another name."))
 	}
-	lower := strings.ToLower(sqlObjectName(schema, name))
-	if strings.HasPrefix(lower, "sqlite_") || strings.HasPrefix(lower, "cleave_") && schema == publicSchema || schema == publicSchema && strings.Contains(name, ".") {
+	lower := strings.ToLower(catalog.SQLName(schema, name))
+	if strings.HasPrefix(lower, "sqlite_") || strings.HasPrefix(lower, "cleave_") && schema == catalog.SchemaPublic || schema == catalog.SchemaPublic && strings.Contains(name, ".") {
 		fail(sqlstate.Refusal("CLV-2023", `a SQLite shard cannot have a relation named "%s"`, name).
 			WithHint("Names must not begin with sqlite_ or cleave_, nor contain a dot."))
 	}
@@ -167,7 +168,7 @@ func (c *Conn) chooseName(schema, name1, name2, label string, taken func(string)
 			name += "_" + b
 		}
 		name += "_" + l
-		exact, folded := c.cat.relationNameTaken(schema, name)
+		exact, folded := c.cat.RelationNameTaken(schema, name)
 		if !exact && !folded && !taken(name) {
 			return name
 		}
@@ -225,12 +226,12 @@ func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
 	}
 	schema := c.creationSchema(s.Relation)
 	name := s.Relation.Relname
-	if exact, _ := c.cat.relationNameTaken(schema, name); exact && s.IfNotExists {
+	if exact, _ := c.cat.RelationNameTaken(schema, name); exact && s.IfNotExists {
 		c.notice(sqlstate.DuplicateTable, "relation \"%s\" already exists, skipping", name)
 		return
 	}
 	c.checkNewName(schema, name)
-	d := &tableDef{OID: c.mustOID(), Schema: schema, Name: name}
+	d := &catalog.Table{OID: c.mustOID(), Schema: schema, Name: name}
 	d.Options = tableOptions(s.Options)
 	var constraints []columnConstraint
 	for _, n := range s.TableElts {
@@ -259,7 +260,7 @@ func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
 
 type columnConstraint struct {
 	con    *pg.Constraint
-	column *columnDef // nil for a table constraint
+	column *catalog.Column // nil for a table constraint
 }
 
 func (c *Conn) must(err error) {
@@ -303,11 +304,11 @@ func tableOptions(list []*pg.Node) []string {
 }
 
 // addColumn appends a column and returns its constraints.
-func (c *Conn) addColumn(t *translator, d *tableDef, n *pg.ColumnDef) []columnConstraint {
-	if d.column(n.Colname) != nil {
+func (c *Conn) addColumn(t *translator, d *catalog.Table, n *pg.ColumnDef) []columnConstraint {
+	if d.Column(n.Colname) != nil {
 		failf(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", n.Colname)
 	}
-	for _, o := range d.live() {
+	for _, o := range d.Live() {
 		if strings.EqualFold(o.Name, n.Colname) {
 			fail(sqlstate.Refusal("CLV-2032", `a SQLite shard cannot have two columns whose names differ in case only ("%s")`, n.Colname).
 				WithHint("Choose another name."))
@@ -342,10 +343,10 @@ func (c *Conn) addColumn(t *translator, d *tableDef, n *pg.ColumnDef) []columnCo
 		refuseSQL("CLV-2036", "COMPRESSION or STORAGE")
 	}
 	num := int16(len(d.Columns) + 1)
-	d.Columns = append(d.Columns, columnDef{Num: num, Name: n.Colname, Type: oid, Mod: mod})
+	d.Columns = append(d.Columns, catalog.Column{Num: num, Name: n.Colname, Type: oid, Mod: mod})
 	var out []columnConstraint
 	for _, k := range constraintAttributes(n.Constraints) {
-		out = append(out, columnConstraint{con: k, column: &columnDef{Num: num}})
+		out = append(out, columnConstraint{con: k, column: &catalog.Column{Num: num}})
 	}
 	return out
 }
@@ -397,7 +398,7 @@ func constraintAttributes(list []*pg.Node) []*pg.Constraint {
 }
 
 // addConstraints works the constraints of CREATE TABLE or ADD COLUMN into d.
-func (c *Conn) addConstraints(t *translator, d *tableDef, list []columnConstraint) {
+func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnConstraint) {
 	named := map[string]bool{}
 	for _, k := range d.Constraints {
 		named[k.Name] = true
@@ -426,9 +427,9 @@ func (c *Conn) addConstraints(t *translator, d *tableDef, list []columnConstrain
 	taken := func(n string) bool { return named[n] || n == d.Name }
 	for _, ck := range list {
 		k := ck.con
-		var col *columnDef
+		var col *catalog.Column
 		if ck.column != nil {
-			col = d.byNum(ck.column.Num)
+			col = d.ByNum(ck.column.Num)
 		}
 		if (k.Deferrable || k.Initdeferred) && k.Contype != pg.ConstrType_CONSTR_FOREIGN {
 			fail(sqlstate.Refusal("CLV-2037", "a deferrable UNIQUE or PRIMARY KEY constraint is not supported on a SQLite shard").
@@ -459,10 +460,10 @@ func (c *Conn) addConstraints(t *translator, d *tableDef, list []columnConstrain
 				name = c.chooseName(d.Schema, d.Name, used, "check", taken)
 			}
 			named[name] = true
-			x := constraintDef{OID: c.mustOID(), Name: name, Type: "c", Expr: deparse(k.RawExpr)}
+			x := catalog.Constraint{OID: c.mustOID(), Name: name, Type: "c", Expr: deparse(k.RawExpr)}
 			seen := map[int16]bool{}
 			walkColumns(k.RawExpr, func(r *pg.ColumnRef) {
-				if o := d.column(r.Fields[len(r.Fields)-1].GetString_().GetSval()); o != nil && !seen[o.Num] {
+				if o := d.Column(r.Fields[len(r.Fields)-1].GetString_().GetSval()); o != nil && !seen[o.Num] {
 					seen[o.Num] = true
 					x.Columns = append(x.Columns, o.Num)
 				}
@@ -486,7 +487,7 @@ func (c *Conn) addConstraints(t *translator, d *tableDef, list []columnConstrain
 	}
 }
 
-func (c *Conn) setDefault(t *translator, d *tableDef, col *columnDef, n *pg.Node) {
+func (c *Conn) setDefault(t *translator, d *catalog.Table, col *catalog.Column, n *pg.Node) {
 	if k := n.GetAConst(); k != nil && k.Isnull {
 		col.Default = ""
 		return
@@ -517,7 +518,7 @@ func (c *Conn) setDefault(t *translator, d *tableDef, col *columnDef, n *pg.Node
 }
 
 // checkSQL translates a CHECK or index predicate.
-func (c *Conn) checkSQL(d *tableDef, text string) string {
+func (c *Conn) checkSQL(d *catalog.Table, text string) string {
 	n, err := parseExpr(text)
 	if err != nil {
 		fail(err)
@@ -531,13 +532,13 @@ func (c *Conn) checkSQL(d *tableDef, text string) string {
 }
 
 // rowTranslator translates expressions over one row of a table.
-func (c *Conn) rowTranslator(d *tableDef, text, clause string) *translator {
+func (c *Conn) rowTranslator(d *catalog.Table, text, clause string) *translator {
 	t := c.translator(text)
 	t.inCheck, t.fixed = true, true
 	t.push()
 	t.scope.sel.clause = clause
 	r := &rte{alias: d.Name, sql: "", table: d}
-	for _, col := range d.live() {
+	for _, col := range d.Live() {
 		r.cols = append(r.cols, rteCol{name: col.Name, sql: quote.Ident(col.Name), typ: col.Type, mod: col.Mod})
 	}
 	t.scope.rtes = []*rte{r}
@@ -545,12 +546,12 @@ func (c *Conn) rowTranslator(d *tableDef, text, clause string) *translator {
 	return t
 }
 
-func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *columnDef, named map[string]bool, taken func(string) bool) {
+func (c *Conn) addUnique(t *translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.NullsNotDistinct || len(k.Including) > 0 || k.Indexname != "" {
 		refuseSQL("CLV-2043", "this form of UNIQUE or PRIMARY KEY")
 	}
 	primary := k.Contype == pg.ConstrType_CONSTR_PRIMARY
-	if primary && d.primaryKey() != nil {
+	if primary && d.PrimaryKey() != nil {
 		failf(sqlstate.InvalidTableDefinition, "multiple primary keys for table \"%s\" are not allowed", d.Name)
 	}
 	var nums []int16
@@ -560,7 +561,7 @@ func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *colu
 	}
 	for _, n := range k.Keys {
 		name := n.GetString_().GetSval()
-		kc := d.column(name)
+		kc := d.Column(name)
 		if kc == nil {
 			failf(sqlstate.UndefinedColumn, "column \"%s\" named in key does not exist", name)
 		}
@@ -571,14 +572,14 @@ func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *colu
 		}
 		nums, names = append(nums, kc.Num), append(names, name)
 	}
-	ix := indexDef{OID: c.mustOID(), Unique: true, Primary: primary}
+	ix := catalog.Index{OID: c.mustOID(), Unique: true, Primary: primary}
 	for _, n := range nums {
-		kc := d.byNum(n)
+		kc := d.ByNum(n)
 		indexable(kc)
 		if primary {
 			kc.NotNull = true
 		}
-		ix.Columns = append(ix.Columns, indexColumn{Num: n})
+		ix.Columns = append(ix.Columns, catalog.IndexColumn{Num: n})
 	}
 	name := k.Conname
 	switch {
@@ -596,10 +597,10 @@ func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *colu
 		typ = "p"
 	}
 	d.Indexes = append(d.Indexes, ix)
-	d.Constraints = append(d.Constraints, constraintDef{OID: c.mustOID(), Name: name, Type: typ, Columns: nums, Index: ix.OID})
+	d.Constraints = append(d.Constraints, catalog.Constraint{OID: c.mustOID(), Name: name, Type: typ, Columns: nums, Index: ix.OID})
 }
 
-func indexable(col *columnDef) {
+func indexable(col *catalog.Column) {
 	if !value.Comparable(col.Type) && value.ClassOf(col.Type) != value.ClassBpchar {
 		fail(sqlstate.Refusal("CLV-2044", "a SQLite shard cannot index columns of type %s", value.TypeName(col.Type)).
 			WithHint("Index a text column instead."))
@@ -608,7 +609,7 @@ func indexable(col *columnDef) {
 
 var fkActions = map[string]string{"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
-func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *columnDef, named map[string]bool, taken func(string) bool) {
+func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.FkMatchtype == "f" || k.FkMatchtype == "p" {
 		refuseSQL("CLV-2045", "MATCH FULL and MATCH PARTIAL")
 	}
@@ -618,7 +619,7 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 	if k.SkipValidation && !k.InitiallyValid {
 		refuseSQL("CLV-2009", "NOT VALID")
 	}
-	x := constraintDef{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction, Deferrable: k.Deferrable || k.Initdeferred, Deferred: k.Initdeferred}
+	x := catalog.Constraint{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction, Deferrable: k.Deferrable || k.Initdeferred, Deferred: k.Initdeferred}
 	for _, a := range []string{x.OnDelete, x.OnUpdate} {
 		if fkActions[a] == "" || a == "d" {
 			refuseSQL("CLV-2047", "the action SET DEFAULT of a foreign key")
@@ -629,25 +630,25 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 	}
 	for _, n := range k.FkAttrs {
 		name := n.GetString_().GetSval()
-		kc := d.column(name)
+		kc := d.Column(name)
 		if kc == nil {
 			failf(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
 		}
 		x.Columns = append(x.Columns, kc.Num)
 	}
-	var ref *tableDef
+	var ref *catalog.Table
 	pk := k.Pktable
 	if (pk.Schemaname == "" || pk.Schemaname == d.Schema) && pk.Relname == d.Name {
 		ref = d
 	} else {
 		ref = t.findTable(pk)
 	}
-	if ref.system != nil || ref.static {
+	if ref.System != nil || ref.Static {
 		failf(sqlstate.WrongObjectType, "referenced relation \"%s\" is not a table", ref.Name)
 	}
 	x.RefTable = ref.OID
 	if len(k.PkAttrs) == 0 {
-		p := ref.primaryKey()
+		p := ref.PrimaryKey()
 		if p == nil {
 			failf(sqlstate.UndefinedObject, "there is no primary key for referenced table \"%s\"", ref.Name)
 		}
@@ -655,7 +656,7 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 	}
 	for _, n := range k.PkAttrs {
 		name := n.GetString_().GetSval()
-		rc := ref.column(name)
+		rc := ref.Column(name)
 		if rc == nil {
 			failf(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
 		}
@@ -682,9 +683,9 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 	if !unique {
 		failf("42830", "there is no unique constraint matching given keys for referenced table \"%s\"", ref.Name)
 	}
-	local, remote := d.names(x.Columns), ref.names(x.RefCols)
+	local, remote := d.Names(x.Columns), ref.Names(x.RefCols)
 	for i := range x.Columns {
-		a, b := d.byNum(x.Columns[i]), ref.byNum(x.RefCols[i])
+		a, b := d.ByNum(x.Columns[i]), ref.ByNum(x.RefCols[i])
 		if value.ClassOf(a.Type) == value.ClassBpchar || value.ClassOf(b.Type) == value.ClassBpchar || value.ClassOf(a.Type) == value.ClassNumeric || value.ClassOf(b.Type) == value.ClassNumeric || !sameRepresentation(a.Type, b.Type) {
 			if !value.Builtin.CanCoerce(a.Type, b.Type, pgcatalog.Implicit) {
 				fail(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
@@ -704,9 +705,9 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 
 // tableSQL prints the table's definition for SQLite. Columns have no type, so
 // that SQLite converts nothing. Unique constraints are indexes of their own.
-func (c *Conn) tableSQL(t *translator, d *tableDef) string {
+func (c *Conn) tableSQL(t *translator, d *catalog.Table) string {
 	var parts []string
-	for _, col := range d.live() {
+	for _, col := range d.Live() {
 		s := quote.Ident(col.Name)
 		if value.ClassOf(col.Type) == value.ClassNumeric {
 			s += " COLLATE cleave_numeric"
@@ -724,13 +725,13 @@ func (c *Conn) tableSQL(t *translator, d *tableDef) string {
 		case "f":
 			ref := d
 			if k.RefTable != d.OID {
-				ref = c.cat.byOID[k.RefTable]
+				ref = c.cat.ByOID[k.RefTable]
 			}
-			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" FOREIGN KEY ("+quote.Idents(d.names(k.Columns))+") REFERENCES "+quote.Ident(ref.sqlName())+
-				" ("+quote.Idents(ref.names(k.RefCols))+") ON DELETE "+fkActions[k.OnDelete]+" ON UPDATE "+fkActions[k.OnUpdate]+map[bool]string{true: " DEFERRABLE INITIALLY DEFERRED"}[k.Deferrable])
+			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" FOREIGN KEY ("+quote.Idents(d.Names(k.Columns))+") REFERENCES "+quote.Ident(ref.SQLName())+
+				" ("+quote.Idents(ref.Names(k.RefCols))+") ON DELETE "+fkActions[k.OnDelete]+" ON UPDATE "+fkActions[k.OnUpdate]+map[bool]string{true: " DEFERRABLE INITIALLY DEFERRED"}[k.Deferrable])
 		}
 	}
-	return "CREATE TABLE " + quote.Ident(d.sqlName()) + " (" + strings.Join(parts, ", ") + ")"
+	return "CREATE TABLE " + quote.Ident(d.SQLName()) + " (" + strings.Join(parts, ", ") + ")"
 }
 
 func parenthesised(s string) string { return "(" + s + ")" }

@@ -9,6 +9,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -18,12 +19,6 @@ import (
 // at a statement's end (INITIALLY IMMEDIATE, SET CONSTRAINTS .. IMMEDIATE) is looked for at that end
 // if the count is not zero: which key is broken SQLite does not say.
 
-// foreignKey is a foreign key with its table.
-type foreignKey struct {
-	table *tableDef
-	key   *constraintDef
-}
-
 // constraintModes are what SET CONSTRAINTS said in a transaction.
 type constraintModes struct {
 	all map[bool]bool   // the mode of all keys: true is deferred; empty: each has its own
@@ -31,7 +26,7 @@ type constraintModes struct {
 }
 
 // deferred reports whether a deferrable key is checked at COMMIT.
-func (m constraintModes) deferred(k *constraintDef) bool {
+func (m constraintModes) deferred(k *catalog.Constraint) bool {
 	if d, ok := m.one[k.OID]; ok {
 		return d
 	}
@@ -46,7 +41,7 @@ type wroteKeys struct {
 
 // noteKeys notes a statement that wrote rows, if deferrable keys may be broken by it.
 func (c *Conn) noteKeys(p *portal, rows int64) {
-	if rows == 0 || !p.plan.write || p.plan.table == nil || c.cat == nil || len(c.cat.deferrable) == 0 {
+	if rows == 0 || !p.plan.write || p.plan.table == nil || c.cat == nil || len(c.cat.Deferrable) == 0 {
 		return
 	}
 	w := wroteKeys{p.plan.table.OID, p.plan.tag}
@@ -60,7 +55,7 @@ func (c *Conn) noteKeys(p *portal, rows int64) {
 
 // keysBroken reports whether rows of the transaction break deferrable keys.
 func (c *Conn) keysBroken() (bool, error) {
-	if !c.tx.wrote || c.cat == nil || len(c.cat.deferrable) == 0 {
+	if !c.tx.wrote || c.cat == nil || len(c.cat.Deferrable) == 0 {
 		return false, nil
 	}
 	if c.tx.suspect {
@@ -91,13 +86,13 @@ func (c *Conn) checksAgain() {
 }
 
 // checkKeys is the check of the deferrable keys that which takes.
-func (c *Conn) checkKeys(which func(*constraintDef) bool) error {
+func (c *Conn) checkKeys(which func(*catalog.Constraint) bool) error {
 	broken, err := c.keysBroken()
 	if err != nil || !broken {
 		return err
 	}
-	for _, f := range c.cat.deferrable {
-		if !which(f.key) {
+	for _, f := range c.cat.Deferrable {
+		if !which(f.Key) {
 			continue
 		}
 		if err := c.checkKey(f); err != nil {
@@ -108,17 +103,17 @@ func (c *Conn) checkKeys(which func(*constraintDef) bool) error {
 }
 
 // checkKey gives PostgreSQL's error if rows break the key.
-func (c *Conn) checkKey(f foreignKey) error {
-	ref := c.cat.byOID[f.key.RefTable]
-	values, found, err := c.orphan(f.table, ref, f.key)
+func (c *Conn) checkKey(f catalog.ForeignKey) error {
+	ref := c.cat.ByOID[f.Key.RefTable]
+	values, found, err := c.orphan(f.Table, ref, f.Key)
 	if err != nil || !found {
 		return err
 	}
-	e := &sqlstate.Error{Code: sqlstate.ForeignKeyViolation, Schema: f.table.Schema, Table: f.table.Name, Constraint: f.key.Name}
-	side, shown, rest := "insert or update on table \""+f.table.Name+"\" violates foreign key constraint \""+f.key.Name+"\"", f.table.names(f.key.Columns), "is not present in table \""+ref.Name+"\"."
+	e := &sqlstate.Error{Code: sqlstate.ForeignKeyViolation, Schema: f.Table.Schema, Table: f.Table.Name, Constraint: f.Key.Name}
+	side, shown, rest := "insert or update on table \""+f.Table.Name+"\" violates foreign key constraint \""+f.Key.Name+"\"", f.Table.Names(f.Key.Columns), "is not present in table \""+ref.Name+"\"."
 	if c.parentWent(f, ref) {
-		side = "update or delete on table \"" + ref.Name + "\" violates foreign key constraint \"" + f.key.Name + "\" on table \"" + f.table.Name + "\""
-		shown, rest = ref.names(f.key.RefCols), "is still referenced from table \""+f.table.Name+"\"."
+		side = "update or delete on table \"" + ref.Name + "\" violates foreign key constraint \"" + f.Key.Name + "\" on table \"" + f.Table.Name + "\""
+		shown, rest = ref.Names(f.Key.RefCols), "is still referenced from table \""+f.Table.Name+"\"."
 	}
 	e.Message = side
 	if len(values) > 0 {
@@ -129,10 +124,10 @@ func (c *Conn) checkKey(f foreignKey) error {
 
 // parentWent reports whether the transaction's first write that can have broken the key was to the
 // table that it refers to. PostgreSQL's checks come in the order of the writes.
-func (c *Conn) parentWent(f foreignKey, ref *tableDef) bool {
+func (c *Conn) parentWent(f catalog.ForeignKey, ref *catalog.Table) bool {
 	for _, w := range c.tx.wroteKeys {
 		switch {
-		case w.table == f.table.OID && w.tag != "DELETE":
+		case w.table == f.Table.OID && w.tag != "DELETE":
 			return false
 		case w.table == ref.OID && w.tag != "INSERT":
 			return true
@@ -144,27 +139,27 @@ func (c *Conn) parentWent(f foreignKey, ref *tableDef) bool {
 // endOfStatement checks what is not deferred and, where the statement's end is the transaction's, all.
 func (c *Conn) endOfStatement() error {
 	last := c.simple && c.tx.block == txNone && c.script != nil && c.script.next >= len(c.script.stmts)
-	return c.checkKeys(func(k *constraintDef) bool { return last || !c.tx.modes.deferred(k) })
+	return c.checkKeys(func(k *catalog.Constraint) bool { return last || !c.tx.modes.deferred(k) })
 }
 
 // endOfTransaction checks all deferrable keys, before COMMIT and PREPARE TRANSACTION.
 func (c *Conn) endOfTransaction() error {
-	return c.checkKeys(func(*constraintDef) bool { return true })
+	return c.checkKeys(func(*catalog.Constraint) bool { return true })
 }
 
 // keysPending refuses a change of a table whose deferred checks have not been made and would fail now.
-func (c *Conn) keysPending(d *tableDef, verb string) {
+func (c *Conn) keysPending(d *catalog.Table, verb string) {
 	broken, err := c.keysBroken()
 	c.must(err)
 	if !broken {
 		return
 	}
-	for _, f := range c.cat.deferrable {
-		ref := c.cat.byOID[f.key.RefTable]
-		if went := c.parentWent(f, ref); went && ref.OID != d.OID || !went && f.table.OID != d.OID {
+	for _, f := range c.cat.Deferrable {
+		ref := c.cat.ByOID[f.Key.RefTable]
+		if went := c.parentWent(f, ref); went && ref.OID != d.OID || !went && f.Table.OID != d.OID {
 			continue
 		}
-		_, found, err := c.orphan(f.table, ref, f.key)
+		_, found, err := c.orphan(f.Table, ref, f.Key)
 		c.must(err)
 		if found {
 			failf(sqlstate.ObjectInUse, "cannot %s \"%s\" because it has pending trigger events", verb, d.Name)
@@ -204,7 +199,7 @@ func planConstraints(s *pg.ConstraintsSetStmt, control controlFn) (*plan, error)
 func (c *Conn) modesOf(n *pg.RangeVar, deferred bool, modes map[uint32]bool) error {
 	schemas := c.effectivePath()
 	if n.Schemaname != "" {
-		if c.cat.schemas[n.Schemaname] == nil {
+		if c.cat.Schemas[n.Schemaname] == nil {
 			return sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", n.Schemaname)
 		}
 		schemas = []string{n.Schemaname}

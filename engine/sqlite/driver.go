@@ -16,6 +16,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/internal/pgbackend"
@@ -318,7 +319,7 @@ func (s *Shard) install(db *sqlite.Conn) error {
 		}
 	}
 	for k, v := range map[string]string{"format": strconv.Itoa(formatVersion), "cluster": quote.Text(s.cfg.Cluster), "shard": quote.Text(s.cfg.Name),
-		"generation": "1", "next_oid": strconv.Itoa(firstUserOID), "lock": "0"} {
+		"generation": "1", "next_oid": strconv.Itoa(catalog.FirstUserOID), "lock": "0"} {
 		if err := run(db, "INSERT INTO cleave_meta VALUES ("+quote.Text(k)+", "+v+")"); err != nil {
 			return err
 		}
@@ -482,7 +483,7 @@ func (s *Shard) connect(params map[string]string) (*Conn, error) {
 // newConn makes a conversation over an open database.
 func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 	c := &Conn{db: db, env: &function.Env{Loc: time.UTC}, user: "cleave", database: "cleave", params: map[string]string{},
-		prepared: pgbackend.Statements[*prepared]{Max: preparedMax, Gone: func(s *prepared) { s.plan.unpin() }}, helpers: map[string]*sqlite.Stmt{}, filled: map[*systemTable]int64{},
+		prepared: pgbackend.Statements[*prepared]{Max: preparedMax, Gone: func(s *prepared) { s.plan.unpin() }}, helpers: map[string]*sqlite.Stmt{}, filled: map[*catalog.System]int64{},
 		wake: make(chan struct{}), interrupt: make(chan struct{}), currval: map[uint32]int64{}, maxQueue: queueMax + 256<<20}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: c.forgetPortal}
 	c.settings = settings{values: map[string]string{}, start: map[string]string{}, conn: c}
@@ -594,8 +595,8 @@ func sqliteVersion() string {
 
 // loadCatalog reads the definitions of a generation inside the current transaction.
 func (c *Conn) loadCatalog(gen int64) error {
-	cat := newCatalog()
-	cat.generation = gen
+	cat := catalog.New()
+	cat.Generation = gen
 	stmt, _, err := c.db.PrepareTransient("SELECT kind, def FROM cleave_object ORDER BY oid")
 	if err != nil {
 		return err
@@ -612,41 +613,41 @@ func (c *Conn) loadCatalog(gen int64) error {
 		def := []byte(stmt.ColumnText(1))
 		switch stmt.ColumnText(0) {
 		case "table":
-			d := &tableDef{}
+			d := &catalog.Table{}
 			if err := json.Unmarshal(def, d); err != nil {
 				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "a table definition in the file cannot be read")
 			}
-			cat.add(d)
+			cat.Add(d)
 		case "view":
-			d := &tableDef{}
+			d := &catalog.Table{}
 			if err := json.Unmarshal(def, d); err != nil || d.View == nil {
 				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the definition of a view in the file cannot be read")
 			}
-			d.view = d.View
-			cat.views[objectKey(d.Schema, d.Name)] = d
+			d.Viewed = d.View
+			cat.Views[catalog.Key(d.Schema, d.Name)] = d
 		case "schema":
-			d := &schemaDef{}
+			d := &catalog.Schema{}
 			if err := json.Unmarshal(def, d); err != nil {
 				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "a schema definition in the file cannot be read")
 			}
-			cat.schemas[d.Name] = d
+			cat.Schemas[d.Name] = d
 		case "sequence":
-			d := &sequenceDef{}
+			d := &catalog.Sequence{}
 			if err := json.Unmarshal(def, d); err != nil {
 				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "a sequence definition in the file cannot be read")
 			}
-			cat.sequences[objectKey(d.Schema, d.Name)] = d
-			cat.seqByOID[d.OID] = d
+			cat.Sequences[catalog.Key(d.Schema, d.Name)] = d
+			cat.SeqByOID[d.OID] = d
 		case "capture":
-			d := &captureDef{}
+			d := &catalog.Capture{}
 			if err := json.Unmarshal(def, d); err != nil {
 				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the definition of a capture in the file cannot be read")
 			}
-			d.rows = newRowSet(&d.Set)
-			if cat.captures == nil {
-				cat.captures = map[uint32]*captureDef{}
+			d.Rows = catalog.NewRowSet(&d.Set)
+			if cat.Captures == nil {
+				cat.Captures = map[uint32]*catalog.Capture{}
 			}
-			cat.captures[d.OID] = d
+			cat.Captures[d.OID] = d
 		}
 	}
 	c.cat = cat
@@ -679,10 +680,10 @@ func (c *Conn) saveObject(oid uint32, kind string, v any) error {
 // writeObject is saveObject for several in a row: changed follows the last one.
 func (c *Conn) writeObject(oid uint32, kind string, v any) error {
 	return c.exec(fmt.Sprintf("INSERT INTO cleave_object (oid, kind, def) VALUES (%d, '%s', %s) ON CONFLICT (oid) DO UPDATE SET def = excluded.def",
-		oid, kind, quote.Text(encodeDef(v))))
+		oid, kind, quote.Text(catalog.Encode(v))))
 }
 
-func (c *Conn) saveTable(d *tableDef) error { return c.saveObject(d.OID, "table", d) }
+func (c *Conn) saveTable(d *catalog.Table) error { return c.saveObject(d.OID, "table", d) }
 
 func (c *Conn) dropObject(oid uint32) error {
 	if err := c.exec(fmt.Sprintf("DELETE FROM cleave_object WHERE oid = %d", oid)); err != nil {

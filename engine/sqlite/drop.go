@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -15,14 +16,14 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 	switch s.RemoveType {
 	case pg.ObjectType_OBJECT_TABLE:
 		return ddl("DROP TABLE", func(t *translator, p *portal) {
-			var list []*tableDef
+			var list []*catalog.Table
 			for _, o := range s.Objects {
 				r := rangeVarOf(o)
 				d := c.findForDrop(t, r, s.MissingOk, "table")
 				if d == nil {
 					continue
 				}
-				if d.view != nil {
+				if d.Viewed != nil {
 					fail(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a table", d.Name).WithHint("Use DROP VIEW to remove a view."))
 				}
 				list = append(list, d)
@@ -85,19 +86,19 @@ func rangeVarOf(o *pg.Node) *pg.RangeVar {
 }
 
 // findForDrop finds a table; with missingOK its absence is a notice.
-func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what string) *tableDef {
-	if r.Schemaname != "" && c.cat.schemas[r.Schemaname] == nil {
+func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what string) *catalog.Table {
+	if r.Schemaname != "" && c.cat.Schemas[r.Schemaname] == nil {
 		if missingOK {
 			c.notice("00000", "schema \"%s\" does not exist, skipping", r.Schemaname)
 			return nil
 		}
 		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", r.Schemaname)
 	}
-	var d *tableDef
+	var d *catalog.Table
 	if r.Schemaname != "" {
 		d = t.lookup(r.Schemaname, r.Relname)
 	} else {
-		for _, s := range append([]string{catalogSchema}, t.path...) {
+		for _, s := range append([]string{catalog.SchemaPgCatalog}, t.path...) {
 			if d = t.lookup(s, r.Relname); d != nil {
 				break
 			}
@@ -117,21 +118,21 @@ func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what s
 		}
 		failf(sqlstate.UndefinedTable, "relation \"%s\" does not exist", name)
 	}
-	if d.system != nil || d.static {
+	if d.System != nil || d.Static {
 		failf(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
 	}
 	return d
 }
 
-func (c *Conn) dropTables(list []*tableDef, cascade bool) {
+func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
 	going := map[uint32]bool{}
 	for _, d := range list {
 		going[d.OID] = true
 	}
-	for _, o := range c.cat.tables {
+	for _, o := range c.cat.Tables {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
-				ref := c.cat.byOID[k.RefTable]
+				ref := c.cat.ByOID[k.RefTable]
 				if cascade {
 					refuseSQL("CLV-2049", "DROP TABLE CASCADE of a table that others refer to")
 				}
@@ -158,12 +159,12 @@ func (c *Conn) dropTables(list []*tableDef, cascade bool) {
 	}
 	for _, d := range list {
 		c.keysPending(d, "DROP TABLE")
-		if c.cat.byOID[d.OID] == nil {
+		if c.cat.ByOID[d.OID] == nil {
 			continue // named twice
 		}
 		c.must(c.dropTriggers(d))
 		c.endCaptures(d)
-		c.must(c.exec("DROP TABLE " + quote.Ident(d.sqlName())))
+		c.must(c.exec("DROP TABLE " + quote.Ident(d.SQLName())))
 		c.must(c.dropObject(d.OID))
 	}
 }
@@ -174,7 +175,7 @@ func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
 		schemas = []string{r.Schemaname}
 	}
 	for _, s := range schemas {
-		d, ix := c.cat.findIndex(s, r.Relname)
+		d, ix := c.cat.FindIndex(s, r.Relname)
 		if ix == nil {
 			continue
 		}
@@ -194,15 +195,15 @@ func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
 	failf(sqlstate.UndefinedObject, "index \"%s\" does not exist", r.Relname)
 }
 
-func (c *Conn) removeIndex(d *tableDef, oid uint32) *tableDef {
-	n := d.clone()
+func (c *Conn) removeIndex(d *catalog.Table, oid uint32) *catalog.Table {
+	n := d.Clone()
 	n.Indexes = nil
 	for _, ix := range d.Indexes {
 		if ix.OID != oid {
 			n.Indexes = append(n.Indexes, ix)
 			continue
 		}
-		for _, o := range c.cat.tables {
+		for _, o := range c.cat.Tables {
 			for _, k := range o.Constraints {
 				if k.Type == "f" && k.RefTable == d.OID && sameColumnsSet(k.RefCols, ix.Columns) && ix.Unique {
 					fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop constraint %s on table %s because other objects depend on it", ix.Name, d.Name).
@@ -211,13 +212,13 @@ func (c *Conn) removeIndex(d *tableDef, oid uint32) *tableDef {
 				}
 			}
 		}
-		c.must(c.exec("DROP INDEX " + quote.Ident(sqlObjectName(d.Schema, ix.Name))))
+		c.must(c.exec("DROP INDEX " + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
 	}
 	c.must(c.saveTable(n))
-	return c.cat.byOID[d.OID]
+	return c.cat.ByOID[d.OID]
 }
 
-func sameColumnsSet(nums []int16, cols []indexColumn) bool {
+func sameColumnsSet(nums []int16, cols []catalog.IndexColumn) bool {
 	if len(nums) != len(cols) {
 		return false
 	}
@@ -241,7 +242,7 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 	if name == "" && s.Authrole != nil {
 		name = s.Authrole.Rolename
 	}
-	if c.cat.schemas[name] != nil {
+	if c.cat.Schemas[name] != nil {
 		if s.IfNotExists {
 			c.notice("42P06", "schema \"%s\" already exists, skipping", name)
 			return
@@ -251,7 +252,7 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 	if strings.HasPrefix(name, "pg_") {
 		fail(sqlstate.New("42939", "unacceptable schema name \"%s\"", name).WithDetail("The prefix \"pg_\" is reserved for system schemas."))
 	}
-	for o := range c.cat.schemas {
+	for o := range c.cat.Schemas {
 		if strings.EqualFold(o, name) {
 			fail(sqlstate.Refusal("CLV-2051", "a SQLite shard cannot have two schemas whose names differ in case only").
 				WithHint("Choose another name."))
@@ -262,11 +263,11 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 			WithHint("Choose another name."))
 	}
 	oid := c.mustOID()
-	c.must(c.saveObject(oid, "schema", &schemaDef{OID: oid, Name: name}))
+	c.must(c.saveObject(oid, "schema", &catalog.Schema{OID: oid, Name: name}))
 }
 
 func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
-	s := c.cat.schemas[name]
+	s := c.cat.Schemas[name]
 	if s == nil {
 		if missingOK {
 			c.notice("00000", "schema \"%s\" does not exist, skipping", name)
@@ -274,19 +275,19 @@ func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
 		}
 		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
 	}
-	if s.OID < firstUserOID {
-		if name == publicSchema {
+	if s.OID < catalog.FirstUserOID {
+		if name == catalog.SchemaPublic {
 			refuseSQL("CLV-2053", "DROP SCHEMA public")
 		}
 		failf(sqlstate.DependentObjects, "cannot drop schema %s because it is required by the database system", name)
 	}
-	var list []*tableDef
-	for _, d := range c.cat.tables {
+	var list []*catalog.Table
+	for _, d := range c.cat.Tables {
 		if d.Schema == name {
 			list = append(list, d)
 		}
 	}
-	var views []*tableDef
+	var views []*catalog.Table
 	for _, d := range c.sortedViews() {
 		if d.Schema == name {
 			views = append(views, d)

@@ -25,7 +25,7 @@ func (m *mover) Evict(ctx context.Context, set engine.Set, want int64, sure func
 			if err != nil {
 				return err
 			}
-			if err := c.exec("DELETE FROM main." + quote.Ident(t.def.sqlName()) + " WHERE " + inSet(n, &set, t)); err != nil {
+			if err := c.exec("DELETE FROM main." + quote.Ident(t.def.SQLName()) + " WHERE " + inSet(n, &set, t)); err != nil {
 				return err
 			}
 			gone += int64(c.db.Changes())

@@ -61,7 +61,7 @@ func SetPlan(t testing.TB, path string, set *engine.Set) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, _, err := db.PrepareTransient("EXPLAIN QUERY PLAN SELECT * FROM " + quote.Ident(m.def.sqlName()) + " WHERE " + inSet(c.openSet(set), set, m))
+	q, _, err := db.PrepareTransient("EXPLAIN QUERY PLAN SELECT * FROM " + quote.Ident(m.def.SQLName()) + " WHERE " + inSet(c.openSet(set), set, m))
 	if err != nil {
 		t.Fatal(err)
 	}

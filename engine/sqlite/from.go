@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -37,14 +38,14 @@ func (t *translator) fromItem(n *pg.Node) (string, []*rte) {
 
 // findTable resolves a table name by the search path.
 // findTable finds a table.
-func (t *translator) findTable(r *pg.RangeVar) *tableDef {
+func (t *translator) findTable(r *pg.RangeVar) *catalog.Table {
 	d := t.findRelation(r)
 	notView(d)
 	return d
 }
 
 // findRelation finds a table or a view.
-func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
+func (t *translator) findRelation(r *pg.RangeVar) *catalog.Table {
 	if r.Catalogname != "" && r.Catalogname != t.session.database {
 		t.failAt(r.Location, sqlstate.FeatureNotSupported, "cross-database references are not implemented: \"%s.%s.%s\"", r.Catalogname, r.Schemaname, r.Relname)
 	}
@@ -52,10 +53,10 @@ func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
 		if d := t.lookup(r.Schemaname, r.Relname); d != nil {
 			return d
 		}
-		if t.cat.schemas[r.Schemaname] == nil {
+		if t.cat.Schemas[r.Schemaname] == nil {
 			t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
 		}
-		if r.Schemaname == catalogSchema || r.Schemaname == informationSchema {
+		if r.Schemaname == catalog.SchemaPgCatalog || r.Schemaname == catalog.SchemaInformation {
 			refuseSystem(r.Schemaname, r.Relname)
 		}
 		t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
@@ -63,7 +64,7 @@ func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
 	if d := t.relations[r.Relname]; d != nil {
 		return d
 	}
-	if d := t.lookup(catalogSchema, r.Relname); d != nil {
+	if d := t.lookup(catalog.SchemaPgCatalog, r.Relname); d != nil {
 		return d
 	}
 	for _, s := range t.path {
@@ -72,7 +73,7 @@ func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
 		}
 	}
 	if strings.HasPrefix(r.Relname, "pg_") {
-		refuseSystem(catalogSchema, r.Relname)
+		refuseSystem(catalog.SchemaPgCatalog, r.Relname)
 	}
 	t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s\" does not exist", r.Relname)
 	return nil
@@ -86,24 +87,24 @@ func refuseSystem(schema, name string) {
 	}
 }
 
-func (t *translator) lookup(schema, name string) *tableDef {
-	if d := t.cat.table(schema, name); d != nil {
+func (t *translator) lookup(schema, name string) *catalog.Table {
+	if d := t.cat.Table(schema, name); d != nil {
 		return d
 	}
-	if d := t.cat.views[objectKey(schema, name)]; d != nil {
+	if d := t.cat.Views[catalog.Key(schema, name)]; d != nil {
 		return d
 	}
-	if schema == internalSchema && name == recordsTable.Name {
-		return recordsTable
+	if schema == catalog.SchemaInternal && name == catalog.RecordsTable.Name {
+		return catalog.RecordsTable
 	}
-	if schema == catalogSchema || schema == informationSchema {
-		if s := findSystem(schema, name); s != nil {
-			return s.def
+	if schema == catalog.SchemaPgCatalog || schema == catalog.SchemaInformation {
+		if s := catalog.FindSystem(schema, name); s != nil {
+			return s.Def
 		}
 	}
-	if schema == internalSchema {
-		if s := virtualSystem()[name]; s != nil {
-			return s.def
+	if schema == catalog.SchemaInternal {
+		if s := catalog.VirtualSystem()[name]; s != nil {
+			return s.Def
 		}
 	}
 	return nil
@@ -127,7 +128,7 @@ func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {
 		}
 	}
 	d := t.findRelation(v)
-	if d.view != nil {
+	if d.Viewed != nil {
 		return t.viewItem(v, d)
 	}
 	if v.Alias == nil {
@@ -141,20 +142,20 @@ func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {
 
 // tableSQL is the table's name in SQLite; catalogue relations are temporary
 // tables that are filled before the statement runs.
-func (t *translator) tableSQL(d *tableDef) string {
-	if d.system != nil {
-		t.systems[d.system] = true
-		return "temp." + quote.Ident(d.sqlName())
+func (t *translator) tableSQL(d *catalog.Table) string {
+	if d.System != nil {
+		t.systems[d.System] = true
+		return "temp." + quote.Ident(d.SQLName())
 	}
-	if d.relation {
+	if d.Relation {
 		return "temp." + quote.Ident(d.Name)
 	}
-	return "main." + quote.Ident(d.sqlName())
+	return "main." + quote.Ident(d.SQLName())
 }
 
-func (t *translator) fillRTE(r *rte, d *tableDef) {
+func (t *translator) fillRTE(r *rte, d *catalog.Table) {
 	r.table = d
-	for _, c := range d.live() {
+	for _, c := range d.Live() {
 		r.cols = append(r.cols, rteCol{name: c.Name, sql: r.sql + "." + quote.Ident(c.Name), typ: c.Type, mod: c.Mod, table: d.OID, attnum: c.Num, notNull: c.NotNull})
 	}
 }

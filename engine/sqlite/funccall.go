@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -92,11 +93,11 @@ func (c funcCall) called() (name string, e expr, done bool) {
 			return name, e, true
 		}
 	}
-	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
-		if parts[0] == informationSchema && name == "_pg_expandarray" {
+	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog {
+		if parts[0] == catalog.SchemaInformation && name == "_pg_expandarray" {
 			refuseSQL("CLV-2088", "_pg_expandarray")
 		}
-		if len(parts) == 2 && c.t.cat.schemas[parts[0]] == nil {
+		if len(parts) == 2 && c.t.cat.Schemas[parts[0]] == nil {
 			c.t.failAt(c.f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
 		c.t.noFunction(strings.Join(parts, "."), nil, false, c.f.Location)

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,35 +9,13 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
-
-// guardDef is what the catalogue keeps of a guard. The positions themselves are
-// rows of cleave_owned, looked up by the triggers inside the writing transaction.
-type guardDef struct {
-	Columns  []string `json:"columns"`
-	Types    []uint32 `json:"types"`
-	Strategy string   `json:"strategy"`
-	Keyspace string   `json:"keyspace"`
-	Seed     int64    `json:"seed"`
-	Epoch    uint64   `json:"epoch"`
-	Also     uint64   `json:"also,omitempty"`
-	Owns     string   `json:"owns,omitempty"` // see engine.GuardState
-}
-
-// said reports whether a session has said, by its setting, an epoch with which rows without a shard key may be changed,
-// and any table may be truncated.
-func (g *guardDef) said(setting string) bool {
-	says := func(epoch uint64) bool {
-		is, has := engine.Said(engine.Saying{Keyspace: g.Keyspace, Epoch: epoch})
-		return setting == is || strings.Contains(setting, has)
-	}
-	return (g.Epoch > 0 || len(g.Columns) > 0) && says(g.Epoch) || g.Also > 0 && says(g.Also)
-}
 
 // The ownership table. kind: 'i' interval of hash positions [low, high] both
 // inclusive (integers), 'r' interval of ordered keys [low, high) (blobs, high
@@ -55,7 +32,7 @@ func guardFunction(c *Conn) function.Def {
 	return function.Volatile("cleave_refuse", -1, func(v *function.Env, a []function.Arg) (value.Datum, error) {
 		r := engine.Refusal{Keyspace: a[1].Text(), Epoch: uint64(a[2].Int64())}
 		cols := a[6:]
-		if both := (&guardDef{Keyspace: r.Keyspace, Epoch: r.Epoch, Also: uint64(a[4].Int64())}); len(cols) == 0 && both.said(c.settings.get(engine.EpochSetting)) {
+		if both := (&catalog.Guard{Keyspace: r.Keyspace, Epoch: r.Epoch, Also: uint64(a[4].Int64())}); len(cols) == 0 && both.Said(c.settings.get(engine.EpochSetting)) {
 			return value.Int(0), nil
 		}
 		e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalMessage)
@@ -91,24 +68,24 @@ func (c *Conn) SetGuard(ctx context.Context, g engine.Guard) error {
 // DropGuard implements engine.Conn.
 func (c *Conn) DropGuard(ctx context.Context, schema, table string) error {
 	return c.housekeeping(ctx, func() error {
-		d := c.cat.table(schema, table)
+		d := c.cat.Table(schema, table)
 		if d == nil {
 			return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", schema, table)
 		}
 		if err := c.dropTriggers(d); err != nil {
 			return err
 		}
-		n := d.clone()
+		n := d.Clone()
 		n.Guard = nil
 		return c.saveTable(n)
 	})
 }
 
-func guardTrigger(d *tableDef, op string) string {
+func guardTrigger(d *catalog.Table, op string) string {
 	return fmt.Sprintf("cleave_guard_%d_%s", d.OID, op)
 }
 
-func (c *Conn) dropTriggers(d *tableDef) error {
+func (c *Conn) dropTriggers(d *catalog.Table) error {
 	for _, op := range guardOps {
 		if err := c.exec("DROP TRIGGER IF EXISTS " + quote.Ident(guardTrigger(d, op))); err != nil {
 			return err
@@ -134,11 +111,11 @@ func (c *Conn) setGuards(guards []engine.Guard) error {
 	}
 	var oids []string // of tables in a row that own the same
 	for i, g := range guards {
-		d := c.cat.table(g.Schema, g.Table)
+		d := c.cat.Table(g.Schema, g.Table)
 		if d == nil {
 			return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", g.Schema, g.Table)
 		}
-		n := d.clone()
+		n := d.Clone()
 		if n.Guard, err = newGuardDef(d, g); err != nil {
 			return err
 		}
@@ -191,15 +168,15 @@ func (c *Conn) guardTriggers() (map[string]string, error) {
 }
 
 // newGuardDef is what the catalogue keeps of a guard of a table.
-func newGuardDef(d *tableDef, g engine.Guard) (*guardDef, error) {
-	def := &guardDef{Columns: g.ShardKey, Strategy: string(g.Owned.Strategy), Keyspace: g.Owned.Keyspace, Seed: g.Owned.Seed, Epoch: g.Owned.Epoch}
+func newGuardDef(d *catalog.Table, g engine.Guard) (*catalog.Guard, error) {
+	def := &catalog.Guard{Columns: g.ShardKey, Strategy: string(g.Owned.Strategy), Keyspace: g.Owned.Keyspace, Seed: g.Owned.Seed, Epoch: g.Owned.Epoch}
 	if len(g.ShardKey) == 0 {
 		def.Also, def.Seed = g.Also, int64(g.Also)
 	} else {
 		def.Owns = g.Owned.Encode()
 	}
 	for i, name := range g.ShardKey {
-		col := d.column(name)
+		col := d.Column(name)
 		if col == nil {
 			return nil, sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, g.Table)
 		}
@@ -250,7 +227,7 @@ func (c *Conn) setOwned(oids []string, o keyspace.Ownership) error {
 	return nil
 }
 
-func guardTriggerSQL(d *tableDef, def *guardDef, o keyspace.Ownership, op string) string {
+func guardTriggerSQL(d *catalog.Table, def *catalog.Guard, o keyspace.Ownership, op string) string {
 	var types, checks []string
 	for _, t := range def.Types {
 		types = append(types, fmt.Sprint(t))
@@ -261,7 +238,7 @@ func guardTriggerSQL(d *tableDef, def *guardDef, o keyspace.Ownership, op string
 		}
 		checks = append(checks, guardCheck(d, def, o, row, types))
 	}
-	return "CREATE TRIGGER " + quote.Ident(guardTrigger(d, op)) + " BEFORE " + strings.ToUpper(op) + " ON " + quote.Ident(d.sqlName()) +
+	return "CREATE TRIGGER " + quote.Ident(guardTrigger(d, op)) + " BEFORE " + strings.ToUpper(op) + " ON " + quote.Ident(d.SQLName()) +
 		" BEGIN SELECT " + strings.Join(checks, "; SELECT ") + "; END"
 }
 
@@ -269,7 +246,7 @@ func guardTriggerSQL(d *tableDef, def *guardDef, o keyspace.Ownership, op string
 // keyspace.Ownership.Owns: pinned here, or not pinned elsewhere and in an interval
 // or listed. A NULL key is never owned. The functions are Cleave's: a program
 // without them cannot write at all.
-func guardCheck(d *tableDef, def *guardDef, o keyspace.Ownership, row string, types []string) string {
+func guardCheck(d *catalog.Table, def *catalog.Guard, o keyspace.Ownership, row string, types []string) string {
 	// What a fence changes is in rows, so that it leaves the trigger as it is.
 	epoch := fmt.Sprintf("(SELECT low FROM cleave_owned WHERE table_oid = %d AND kind = 'v')", d.OID)
 	if len(def.Columns) == 0 {
@@ -315,14 +292,14 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 	var out *engine.Table
 	missing := false
 	err := c.inspect(ctx, func() error {
-		d := c.cat.table(schema, name)
+		d := c.cat.Table(schema, name)
 		if d == nil {
 			// Asking for a table that is not there must not fail the transaction.
 			missing = true
 			return nil
 		}
 		t := &engine.Table{Schema: schema, Name: name}
-		for _, col := range d.live() {
+		for _, col := range d.Live() {
 			t.Columns = append(t.Columns, engine.Column{Name: col.Name, Type: value.FormatType(col.Type, col.Mod), OID: col.Type,
 				NotNull: col.NotNull, Default: col.Default, Identity: col.Identity != "", Deterministic: true})
 		}
@@ -332,7 +309,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 			}
 			u := engine.UniqueKey{Name: ix.Name, Primary: ix.Primary}
 			for _, ic := range ix.Columns {
-				u.Columns = append(u.Columns, d.names([]int16{ic.Num})...)
+				u.Columns = append(u.Columns, d.Names([]int16{ic.Num})...)
 			}
 			t.Unique = append(t.Unique, u)
 		}
@@ -340,14 +317,14 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 			if k.Type != "f" {
 				continue
 			}
-			f := engine.ForeignKey{Name: k.Name, Columns: d.names(k.Columns)}
-			if ref := c.cat.byOID[k.RefTable]; ref != nil {
-				f.RefSchema, f.RefTable, f.RefColumns = ref.Schema, ref.Name, ref.names(k.RefCols)
+			f := engine.ForeignKey{Name: k.Name, Columns: d.Names(k.Columns)}
+			if ref := c.cat.ByOID[k.RefTable]; ref != nil {
+				f.RefSchema, f.RefTable, f.RefColumns = ref.Schema, ref.Name, ref.Names(k.RefCols)
 			}
 			t.ForeignKeys = append(t.ForeignKeys, f)
 		}
-		t.Guard = d.guardState()
-		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + quote.Ident(d.sqlName()) + ")")
+		t.Guard = d.GuardState()
+		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + quote.Ident(d.SQLName()) + ")")
 		if err != nil {
 			return err
 		}
@@ -364,26 +341,10 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 // Guard implements engine.Conn.
 func (c *Conn) Guard(ctx context.Context, schema, name string) (g *engine.GuardState, err error) {
 	err = c.inspect(ctx, func() error {
-		if d := c.cat.table(schema, name); d != nil {
-			g = d.guardState()
+		if d := c.cat.Table(schema, name); d != nil {
+			g = d.GuardState()
 		}
 		return nil
 	})
 	return g, err
-}
-
-// guardState is what is told of a table's guard.
-func (d *tableDef) guardState() *engine.GuardState {
-	if d.Guard == nil {
-		return nil
-	}
-	return &engine.GuardState{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch, Also: d.Guard.Also, Owns: d.Guard.Owns}
-}
-
-func encodeDef(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // plain data always encodes
-	}
-	return string(b)
 }

@@ -6,23 +6,24 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // indexedColumn is how an index, and what uses it, names a column.
-func indexedColumn(col *columnDef) string {
+func indexedColumn(col *catalog.Column) string {
 	if value.ClassOf(col.Type) == value.ClassBpchar {
 		return "rtrim(" + quote.Ident(col.Name) + ", ' ')"
 	}
 	return quote.Ident(col.Name)
 }
 
-func (c *Conn) makeIndex(t *translator, d *tableDef, ix *indexDef) {
+func (c *Conn) makeIndex(t *translator, d *catalog.Table, ix *catalog.Index) {
 	var cols []string
 	for _, ic := range ix.Columns {
-		s := indexedColumn(d.byNum(ic.Num))
+		s := indexedColumn(d.ByNum(ic.Num))
 		if ic.Desc {
 			s += " DESC"
 		}
@@ -32,7 +33,7 @@ func (c *Conn) makeIndex(t *translator, d *tableDef, ix *indexDef) {
 	if ix.Unique {
 		word = "CREATE UNIQUE INDEX "
 	}
-	sql := word + quote.Ident(sqlObjectName(d.Schema, ix.Name)) + " ON " + quote.Ident(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"
+	sql := word + quote.Ident(catalog.SQLName(d.Schema, ix.Name)) + " ON " + quote.Ident(d.SQLName()) + " (" + strings.Join(cols, ", ") + ")"
 	if ix.Where != "" {
 		sql += " WHERE " + c.checkSQL(d, ix.Where)
 	}
@@ -48,16 +49,16 @@ func (c *Conn) makeIndex(t *translator, d *tableDef, ix *indexDef) {
 }
 
 // duplicateKey finds a key that a unique index would have twice.
-func (c *Conn) duplicateKey(d *tableDef, ix *indexDef) string {
+func (c *Conn) duplicateKey(d *catalog.Table, ix *catalog.Index) string {
 	var cols, keys, some []string
 	var nums []int16
 	for _, ic := range ix.Columns {
-		col := d.byNum(ic.Num)
+		col := d.ByNum(ic.Num)
 		cols, keys = append(cols, quote.Ident(col.Name)), append(keys, indexedColumn(col))
 		some = append(some, quote.Ident(col.Name)+" IS NOT NULL")
 		nums = append(nums, ic.Num)
 	}
-	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quote.Ident(d.sqlName()) + " WHERE " + strings.Join(some, " AND ") +
+	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quote.Ident(d.SQLName()) + " WHERE " + strings.Join(some, " AND ") +
 		" GROUP BY " + strings.Join(keys, ", ") + " HAVING count(*) > 1 LIMIT 1")
 	if err != nil {
 		return ""
@@ -68,7 +69,7 @@ func (c *Conn) duplicateKey(d *tableDef, ix *indexDef) string {
 	}
 	var parts []string
 	for i, n := range nums {
-		col := d.byNum(n)
+		col := d.ByNum(n)
 		v, _, err := value.OfColumn(q, i, value.ClassOf(col.Type), nil)
 		if err != nil {
 			return ""
@@ -79,14 +80,14 @@ func (c *Conn) duplicateKey(d *tableDef, ix *indexDef) string {
 		}
 		parts = append(parts, string(b))
 	}
-	return "Key (" + strings.Join(d.names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ") is duplicated."
+	return "Key (" + strings.Join(d.Names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ") is duplicated."
 }
 
 // patternClasses are the operator classes that compare texts by bytes, with their OIDs.
 var patternClasses = map[string]int64{"text_pattern_ops": 4217, "varchar_pattern_ops": 4218}
 
 // operatorClass is the operator class of an index's column, "" for the type's own.
-func operatorClass(col *columnDef, names []*pg.Node) string {
+func operatorClass(col *catalog.Column, names []*pg.Node) string {
 	if len(names) == 0 {
 		return ""
 	}
@@ -99,7 +100,7 @@ func operatorClass(col *columnDef, names []*pg.Node) string {
 
 func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	d := t.findTable(s.Relation)
-	if d.system != nil || d.static {
+	if d.System != nil || d.Static {
 		failf(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
 	}
 	switch {
@@ -116,7 +117,7 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	if len(s.Options) > 0 {
 		tableOptions(s.Options)
 	}
-	ix := indexDef{Unique: s.Unique}
+	ix := catalog.Index{Unique: s.Unique}
 	var names []string
 	for _, n := range s.IndexParams {
 		el := n.GetIndexElem()
@@ -126,12 +127,12 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 		if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
 			refuseSQL("CLV-2113", "an index with a collation other than C")
 		}
-		col := d.column(el.Name)
+		col := d.Column(el.Name)
 		if col == nil {
 			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
 		}
 		indexable(col)
-		ic := indexColumn{Num: col.Num, Class: operatorClass(col, el.Opclass), Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
+		ic := catalog.IndexColumn{Num: col.Num, Class: operatorClass(col, el.Opclass), Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
 		ic.NullsFirst = ic.Desc
 		switch el.NullsOrdering {
 		case pg.SortByNulls_SORTBY_NULLS_FIRST:
@@ -150,7 +151,7 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	if ix.Name == "" {
 		ix.Name = c.chooseName(d.Schema, d.Name, strings.Join(names, "_"), "idx", func(string) bool { return false })
 	} else {
-		if exact, _ := c.cat.relationNameTaken(d.Schema, ix.Name); exact && s.IfNotExists {
+		if exact, _ := c.cat.RelationNameTaken(d.Schema, ix.Name); exact && s.IfNotExists {
 			c.notice(sqlstate.DuplicateTable, "relation \"%s\" already exists, skipping", ix.Name)
 			return
 		}
@@ -158,7 +159,7 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	}
 	ix.OID = c.mustOID()
 	c.makeIndex(t, d, &ix)
-	n := d.clone()
+	n := d.Clone()
 	n.Indexes = append(n.Indexes, ix)
 	c.must(c.saveTable(n))
 }

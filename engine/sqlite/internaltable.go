@@ -1,29 +1,6 @@
 package sqlite
 
-import (
-	"zombiezen.com/go/sqlite"
-
-	"github.com/cleavedb/cleave/internal/pgoid"
-)
-
-// internalSchema holds what the router keeps in every shard. Its one table has to
-// be there before a transaction needs it, because the first part of a transaction
-// keeps all other writers off its file: so it is made with the file, and it is in
-// no list of tables.
-const internalSchema = "cleave_internal"
-
-// recordsTable is cleave_internal.transaction: docs/design/transactions.md.
-var recordsTable = &tableDef{OID: 16001, Schema: internalSchema, Name: "transaction",
-	Columns: []columnDef{
-		{Num: 1, Name: "id", Type: pgoid.UUID, Mod: -1, NotNull: true},
-		{Num: 2, Name: "decided", Type: pgoid.Bool, Mod: -1},
-		{Num: 3, Name: "shards", Type: pgoid.Text, Mod: -1, NotNull: true},
-		{Num: 4, Name: "xid", Type: pgoid.Int8, Mod: -1, NotNull: true},
-		{Num: 5, Name: "at", Type: pgoid.Timestamptz, Mod: -1, NotNull: true},
-	},
-	Constraints: []constraintDef{{OID: 16003, Name: "transaction_pkey", Type: "p", Columns: []int16{1}, Index: 16002}},
-	Indexes:     []indexDef{{OID: 16002, Name: "transaction_pkey", Unique: true, Primary: true, Columns: []indexColumn{{Num: 1}}}},
-}
+import "zombiezen.com/go/sqlite"
 
 // internalStatements make what every file has beside its definitions.
 var internalStatements = []string{

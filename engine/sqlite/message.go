@@ -49,7 +49,7 @@ func planKey(text string, oids []uint32, fixed bool) string {
 }
 
 func (c *Conn) fresh(p *plan) bool {
-	return p.kind == controlPlan || p.settings == c.settings.version && c.cat != nil && p.generation == c.cat.generation
+	return p.kind == controlPlan || p.settings == c.settings.version && c.cat != nil && p.generation == c.cat.Generation
 }
 
 // planFor returns the plan of a text that holds one statement, or none.

@@ -203,7 +203,7 @@ func insertInto(t *movedTable) string {
 	for i, col := range t.columns {
 		names[i] = quote.Ident(col.Name)
 	}
-	return "INSERT INTO main." + quote.Ident(t.def.sqlName()) + " (" + strings.Join(names, ", ") + ") VALUES (?" + strings.Repeat(", ?", len(names)-1) + ")"
+	return "INSERT INTO main." + quote.Ident(t.def.SQLName()) + " (" + strings.Join(names, ", ") + ") VALUES (?" + strings.Repeat(", ?", len(names)-1) + ")"
 }
 
 // born is the nonce of an id's row: another one after a Release.
@@ -546,7 +546,7 @@ func (a *applier) own() error {
 
 // table returns a table of the set as the current transaction sees it.
 func (a *applier) table(n int) (*appliedTable, error) {
-	if a.tables != nil && a.gen == a.c.cat.generation {
+	if a.tables != nil && a.gen == a.c.cat.Generation {
 		return &a.tables[n], nil
 	}
 	a.tables = nil
@@ -556,7 +556,7 @@ func (a *applier) table(n int) (*appliedTable, error) {
 			return nil, err
 		}
 		where := findRow(m)
-		x := appliedTable{movedTable: m, insert: insertInto(m), delete: "DELETE FROM main." + quote.Ident(m.def.sqlName()) + where}
+		x := appliedTable{movedTable: m, insert: insertInto(m), delete: "DELETE FROM main." + quote.Ident(m.def.SQLName()) + where}
 		identity := map[int]bool{}
 		for _, k := range m.identity {
 			identity[k] = true
@@ -569,7 +569,7 @@ func (a *applier) table(n int) (*appliedTable, error) {
 		x.update = updateOf(m, x.others) + where
 		a.tables = append(a.tables, x)
 	}
-	a.gen = a.c.cat.generation
+	a.gen = a.c.cat.Generation
 	return &a.tables[n], nil
 }
 
@@ -578,7 +578,7 @@ func updateOf(m *movedTable, places []int) string {
 	for i, k := range places {
 		sets[i] = quote.Ident(m.columns[k].Name) + " = ?"
 	}
-	return "UPDATE main." + quote.Ident(m.def.sqlName()) + " SET " + strings.Join(sets, ", ")
+	return "UPDATE main." + quote.Ident(m.def.SQLName()) + " SET " + strings.Join(sets, ", ")
 }
 
 // apply applies one change in the current transaction.
@@ -596,7 +596,7 @@ func (a *applier) apply(w *waitingChange) error {
 	case engine.ChangeDelete:
 		sql, values = m.delete, identityArgs(m.movedTable, w.old)
 	case engine.ChangeTruncate:
-		return c.exec("DELETE FROM main." + quote.Ident(m.def.sqlName()) + " WHERE " + inSet(a.num, &a.set, m.movedTable))
+		return c.exec("DELETE FROM main." + quote.Ident(m.def.SQLName()) + " WHERE " + inSet(a.num, &a.set, m.movedTable))
 	case engine.ChangeUpdate:
 		sql, values = a.update(m, w)
 	default:
@@ -668,7 +668,7 @@ func findRow(m *movedTable) string {
 	if m.unique {
 		return " WHERE " + strings.Join(and, " AND ")
 	}
-	return " WHERE rowid = (SELECT rowid FROM main." + quote.Ident(m.def.sqlName()) + " WHERE " + strings.Join(and, " AND ") +
+	return " WHERE rowid = (SELECT rowid FROM main." + quote.Ident(m.def.SQLName()) + " WHERE " + strings.Join(and, " AND ") +
 		" AND cleave_pack(" + strings.Join(names, ", ") + ") = ? LIMIT 1)"
 }
 

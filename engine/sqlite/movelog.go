@@ -8,6 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -34,7 +35,7 @@ type logReader struct {
 	until int64 // -1: none
 	to    engine.ChangeSink
 
-	def     *captureDef
+	def     *catalog.Capture
 	places  []int // of the capture's tables in the set
 	rows    []logRow
 	partial bool  // there may be more rows than were read
@@ -103,7 +104,7 @@ func (m *mover) Changes(ctx context.Context, id string, set engine.Set, after, u
 func (r *logReader) read(ctx context.Context) error {
 	return r.c.moveTx(ctx, false, func() error {
 		r.rows = r.rows[:0]
-		d := r.c.cat.capture(r.id)
+		d := r.c.cat.Capture(r.id)
 		if d == nil {
 			return noCapture(r.id)
 		}
@@ -112,7 +113,7 @@ func (r *logReader) read(ctx context.Context) error {
 				return noCapture(r.id)
 			}
 			var ok bool
-			if r.places, ok = d.placesOf(r.set); !ok {
+			if r.places, ok = d.PlacesOf(r.set); !ok {
 				return otherSet(r.id)
 			}
 			if r.pos < 0 {

@@ -15,6 +15,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
@@ -280,17 +281,17 @@ func (m *mover) Describe(ctx context.Context, tables []engine.MoveTable) ([]engi
 	err := m.with(ctx, false, func(c *Conn) error {
 		for i := range out {
 			t := &out[i]
-			d := c.cat.table(t.Schema, t.Name)
+			d := c.cat.Table(t.Schema, t.Name)
 			if d == nil {
 				return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", t.Schema, t.Name)
 			}
 			t.Columns, t.Types, t.Identity = nil, nil, nil
-			for _, col := range d.live() {
+			for _, col := range d.Live() {
 				t.Columns = append(t.Columns, col.Name)
 				t.Types = append(t.Types, value.FormatType(col.Type, col.Mod))
 			}
-			if pk := d.primaryKey(); pk != nil {
-				t.Identity = d.names(pk.Columns)
+			if pk := d.PrimaryKey(); pk != nil {
+				t.Identity = d.Names(pk.Columns)
 			} else {
 				t.Identity = append(t.Identity, t.Columns...)
 			}
@@ -309,14 +310,14 @@ func (m *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]eng
 	err := m.with(ctx, false, func(c *Conn) error {
 		for _, t := range tables {
 			f := engine.Finding{Name: "table " + t.Schema + "." + t.Name, Level: "ok", Is: "can be moved"}
-			d := c.cat.table(t.Schema, t.Name)
+			d := c.cat.Table(t.Schema, t.Name)
 			switch {
 			case d == nil:
 				f.Level, f.Is, f.Want, f.Fix = "error", "missing", "as on the other shard", "cleave doctor --repair"
-			case len(d.live()) > columnsMax:
-				f.Level, f.Is, f.Want = "error", fmt.Sprintf("%d columns", len(d.live())), fmt.Sprintf("at most %d", columnsMax)
+			case len(d.Live()) > columnsMax:
+				f.Level, f.Is, f.Want = "error", fmt.Sprintf("%d columns", len(d.Live())), fmt.Sprintf("at most %d", columnsMax)
 				f.Fix = "move it between PostgreSQL shards only"
-			case d.primaryKey() == nil:
+			case d.PrimaryKey() == nil:
 				f.Level, f.Is, f.Want = "warning", "no primary key: each change of a row is found by all its columns, reading the whole table", "a primary key"
 				f.Fix = "ALTER TABLE " + quote.Ident(t.Schema) + "." + quote.Ident(t.Name) + " ADD PRIMARY KEY (...)"
 			}
@@ -380,8 +381,8 @@ func (m *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Positi
 func (m *mover) CaptureChanges(ctx context.Context, id string, set engine.Set) (engine.Position, error) {
 	var at int64
 	err := m.with(ctx, true, func(c *Conn) error {
-		if d := c.cat.capture(id); d != nil {
-			if !d.sameSet(&set) {
+		if d := c.cat.Capture(id); d != nil {
+			if !d.SameSet(&set) {
 				return otherSet(id)
 			}
 			at = d.Begin
@@ -406,7 +407,7 @@ func otherSet(id string) error {
 
 // startCapture makes a capture in the current transaction, after what is left of an
 // earlier one of that id.
-func (c *Conn) startCapture(id string, set engine.Set) (*captureDef, error) {
+func (c *Conn) startCapture(id string, set engine.Set) (*catalog.Capture, error) {
 	if err := c.endCapture(id); err != nil {
 		return nil, err
 	}
@@ -416,7 +417,7 @@ func (c *Conn) startCapture(id string, set engine.Set) (*captureDef, error) {
 // endCapture takes a capture's triggers away and marks it, under no id, as one
 // whose rows can go.
 func (c *Conn) endCapture(id string) error {
-	d := c.cat.capture(id)
+	d := c.cat.Capture(id)
 	if d == nil {
 		return nil
 	}
@@ -459,7 +460,7 @@ func (m *mover) sweep(ctx context.Context, c *Conn, id string) error {
 	for {
 		var oid uint32
 		err := c.moveTx(ctx, false, func() error {
-			for _, d := range c.cat.captures {
+			for _, d := range c.cat.Captures {
 				if d.ID == id && d.Released {
 					oid = d.OID
 				}
@@ -473,7 +474,7 @@ func (m *mover) sweep(ctx context.Context, c *Conn, id string) error {
 			return err
 		}
 		if err := m.change(ctx, c, func() error {
-			if c.cat.captures[oid] == nil {
+			if c.cat.Captures[oid] == nil {
 				return nil
 			}
 			return c.dropObject(oid)
@@ -521,7 +522,7 @@ func (m *mover) sweepLog(ctx context.Context, c *Conn, capture uint32, upTo int6
 func (m *mover) Captures(ctx context.Context) ([]string, error) {
 	ids := map[string]bool{}
 	err := m.with(ctx, false, func(c *Conn) error {
-		for _, d := range c.cat.captures {
+		for _, d := range c.cat.Captures {
 			ids[d.ID] = true
 		}
 		q, _, err := c.db.PrepareTransient("SELECT id FROM cleave_move")
@@ -561,7 +562,7 @@ func (m *mover) Forget(ctx context.Context, id string, upTo engine.Position) err
 	defer m.put(c)
 	var capture uint32
 	err = m.change(ctx, c, func() error {
-		d := c.cat.capture(id)
+		d := c.cat.Capture(id)
 		if d == nil {
 			return noCapture(id)
 		}
@@ -602,7 +603,7 @@ func (m *mover) Lag(ctx context.Context, id string, at engine.Position) (int64, 
 	}
 	var lag int64
 	err = m.with(ctx, false, func(c *Conn) error {
-		d := c.cat.capture(id)
+		d := c.cat.Capture(id)
 		if d == nil {
 			return noCapture(id)
 		}

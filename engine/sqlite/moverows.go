@@ -12,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/keyspace"
@@ -28,7 +29,7 @@ const (
 // openSet makes a set known to the conversation and returns its number for
 // cleave_member. It is good until the conversation is given back.
 func (c *Conn) openSet(set *engine.Set) int64 {
-	c.sets = append(c.sets, newRowSet(set))
+	c.sets = append(c.sets, catalog.NewRowSet(set))
 	return -int64(len(c.sets))
 }
 
@@ -136,7 +137,7 @@ func (m *mover) Capture(ctx context.Context, id string, set engine.Set) (engine.
 		return nil, err
 	}
 	for _, r := range v.all {
-		if r.cat.captures[oid] == nil {
+		if r.cat.Captures[oid] == nil {
 			v.Close()
 			return nil, noCapture(id)
 		}
@@ -151,10 +152,10 @@ func (m *mover) CaptureRows(ctx context.Context, id string, set engine.Set) (eng
 		return nil, err
 	}
 	for _, r := range v.all {
-		d := r.cat.capture(id)
+		d := r.cat.Capture(id)
 		if d == nil {
 			err = noCapture(id)
-		} else if _, ok := d.placesOf(&set); !ok {
+		} else if _, ok := d.PlacesOf(&set); !ok {
 			err = otherSet(id)
 		}
 	}
@@ -384,7 +385,7 @@ func (m *mover) Sums(ctx context.Context, set engine.Set, pace engine.Pace) ([]e
 // eachRow calls fn for the rows of a table that meet a condition, until it returns
 // false. parts divide the table by rowid.
 func (c *Conn) eachRow(t *movedTable, cond string, part, parts int, fn func(*rowReader) bool) error {
-	table := "main." + quote.Ident(t.def.sqlName())
+	table := "main." + quote.Ident(t.def.SQLName())
 	if parts > 1 {
 		least, err := c.queryInt("SELECT coalesce(min(rowid), 0) FROM " + table)
 		if err != nil {
@@ -431,7 +432,7 @@ func partStart(least, most int64, part, parts int) int64 {
 // rowReader prints the values of the row that a statement is on.
 type rowReader struct {
 	stmt    *sqlite.Stmt
-	columns []*columnDef
+	columns []*catalog.Column
 	classes []value.Class
 }
 
@@ -497,7 +498,7 @@ func (m *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 	}
 	defer m.put(c)
 	n := c.openSet(&set)
-	what := encodeDef(set)
+	what := catalog.Encode(set)
 	p := &m.s.movers
 	p.mu.Lock()
 	at := p.places[what]
@@ -520,7 +521,7 @@ func (m *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 			if err != nil {
 				return err
 			}
-			ids, cond, table = nil, inSet(n, &set, t), "main."+quote.Ident(t.def.sqlName())
+			ids, cond, table = nil, inSet(n, &set, t), "main."+quote.Ident(t.def.SQLName())
 			start := ""
 			if at.rowid != 0 {
 				start = fmt.Sprintf(" AND rowid > (%d)", at.rowid)
@@ -615,7 +616,7 @@ func (c *Conn) sampleSize(t *movedTable, cond string) (rows, bytes int64, err er
 		places  = 64
 		perHead = 32 // rows read at a place
 	)
-	table := "main." + quote.Ident(t.def.sqlName())
+	table := "main." + quote.Ident(t.def.SQLName())
 	var lens []string
 	for _, col := range t.columns {
 		lens = append(lens, "coalesce(octet_length("+quote.Ident(col.Name)+"), 0)")

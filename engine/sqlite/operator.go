@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -20,7 +21,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 	op := ""
 	if len(a.Name) > 0 {
 		op = a.Name[len(a.Name)-1].GetString_().GetSval()
-		if len(a.Name) == 2 && a.Name[0].GetString_().GetSval() != catalogSchema {
+		if len(a.Name) == 2 && a.Name[0].GetString_().GetSval() != catalog.SchemaPgCatalog {
 			t.failAt(a.Location, sqlstate.UndefinedFunction, "operator does not exist: %s.%s", a.Name[0].GetString_().GetSval(), op)
 		}
 	}

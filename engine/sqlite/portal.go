@@ -173,12 +173,12 @@ func (c *Conn) run(p *portal) error {
 // refresh translates the plan again if the catalogue or the settings changed
 // since.
 func (c *Conn) refresh(p *portal) error {
-	if p.plan.generation == c.cat.generation && p.plan.settings == c.settings.version {
+	if p.plan.generation == c.cat.Generation && p.plan.settings == c.settings.version {
 		return nil
 	}
 	if p.source == nil {
 		// A simple statement was translated in this transaction.
-		if p.plan.generation == c.cat.generation {
+		if p.plan.generation == c.cat.Generation {
 			return nil
 		}
 		n, err := c.planFor(p.plan.text, p.plan.params, false)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -23,14 +24,14 @@ func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error 
 		return err
 	}
 	defer c.leave()
-	d := &tableDef{OID: relationOID + uint32(len(c.relations)), Schema: "pg_temp", Name: name, static: true, relation: true}
+	d := &catalog.Table{OID: relationOID + uint32(len(c.relations)), Schema: "pg_temp", Name: name, Static: true, Relation: true}
 	cols := make([]string, len(columns))
 	for i, col := range columns {
 		if value.ClassOf(col.OID) == value.ClassNone {
 			return sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(col.OID)).
 				WithHint("See docs/sql-sqlite.md for the types it has.")
 		}
-		d.Columns = append(d.Columns, columnDef{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: col.Modifier})
+		d.Columns = append(d.Columns, catalog.Column{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: col.Modifier})
 		cols[i] = quote.Ident(col.Name)
 	}
 	if c.relations[name] != nil {
@@ -40,7 +41,7 @@ func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error 
 		return err
 	}
 	if c.relations == nil {
-		c.relations = map[string]*tableDef{}
+		c.relations = map[string]*catalog.Table{}
 	}
 	c.relations[name] = d
 	c.settings.version++ // plans of other relations of that name are over

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -66,7 +67,7 @@ type rte struct {
 	schema string // for schema.table.column
 	sql    string // SQLite alias; "" for a join's merged columns
 	cols   []rteCol
-	table  *tableDef
+	table  *catalog.Table
 	// unaliased: columns are addressed by name only (a join's USING columns).
 	merged bool
 	// function RTE: whole-row reference is the value itself.
@@ -175,7 +176,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 	if name == "ctid" {
 		for s := t.scope; s != nil; s = s.parent {
 			for _, r := range s.rtes {
-				if r.table.placed() && (table == "" && len(s.rtes) == 1 || r.alias == table) && !s.hidden {
+				if r.table.Placed() && (table == "" && len(s.rtes) == 1 || r.alias == table) && !s.hidden {
 					c := rteCol{name: name, sql: r.sql + ".rowid", typ: pgoid.TID, mod: -1, table: r.table.OID, attnum: -1}
 					return t.useColumn(s, r, &c, loc)
 				}
@@ -185,7 +186,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 	if name == "tableoid" {
 		for s := t.scope; s != nil; s = s.parent {
 			for _, r := range s.rtes {
-				if r.table != nil && (table == "" && len(s.rtes) == 1 || r.alias == table) && r.table.column("rowid") == nil && !s.hidden {
+				if r.table != nil && (table == "" && len(s.rtes) == 1 || r.alias == table) && r.table.Column("rowid") == nil && !s.hidden {
 					// No row, no table: the nullable side of a join.
 					c := rteCol{name: name, sql: "(CASE WHEN " + r.sql + ".rowid IS NOT NULL THEN " + itoa(int64(r.table.OID)) + " END)", typ: pgoid.OID, mod: -1, table: r.table.OID, attnum: -6}
 					return t.useColumn(s, r, &c, loc)
@@ -260,12 +261,6 @@ func (t *translator) star(table, schema string, loc int32) []expr {
 	}
 	t.failAt(loc, sqlstate.UndefinedTable, "missing FROM-clause entry for table \"%s\"", table)
 	return nil
-}
-
-// placed reports whether the table's rows have a place in the file that ctid can
-// name: SQLite's rowid.
-func (d *tableDef) placed() bool {
-	return d != nil && d.system == nil && !d.relation && !d.static && d.column("rowid") == nil
 }
 
 func itoa(i int64) string { return strconv.FormatInt(i, 10) }

@@ -650,10 +650,10 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 	}
 	// A whole primary key determines the other columns of its table.
 	for _, r := range t.scope.rtes {
-		if r.table == nil || r.table.system != nil {
+		if r.table == nil || r.table.System != nil {
 			continue
 		}
-		pk := r.table.primaryKey()
+		pk := r.table.PrimaryKey()
 		if pk == nil {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -361,7 +362,7 @@ func parsePath(v, user string) []string {
 		if part == "$user" {
 			part = user
 		}
-		if part != "" && part != catalogSchema {
+		if part != "" && part != catalog.SchemaPgCatalog {
 			out = append(out, part)
 		}
 	}
@@ -406,7 +407,7 @@ func splitPath(v string) []string {
 func (c *Conn) effectivePath() []string {
 	var out []string
 	for _, s := range c.settings.path {
-		if c.cat != nil && c.cat.schemas[s] != nil {
+		if c.cat != nil && c.cat.Schemas[s] != nil {
 			out = append(out, s)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -27,9 +28,9 @@ type plan struct {
 	tag        string
 	write      bool
 	locks      bool // takes the write lock without writing (FOR UPDATE)
-	systems    []*systemTable
-	table      *tableDef // target of INSERT, UPDATE, DELETE
-	onceEach   bool      // ON CONFLICT DO UPDATE over several rows: no row twice
+	systems    []*catalog.System
+	table      *catalog.Table // target of INSERT, UPDATE, DELETE
+	onceEach   bool           // ON CONFLICT DO UPDATE over several rows: no row twice
 	generation int64
 	settings   int
 	util       func(c *Conn, p *portal) error
@@ -81,7 +82,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 	defer catch(&err)
 	t := c.translator(text)
 	t.params, t.fixed = append([]uint32(nil), oids...), fixed
-	p = &plan{text: text, generation: c.cat.generation, settings: c.settings.version}
+	p = &plan{text: text, generation: c.cat.Generation, settings: c.settings.version}
 	n := raw.Stmt
 	switch s := n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
@@ -102,7 +103,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 	for s := range t.systems {
 		p.systems = append(p.systems, s)
 	}
-	if p.write && len(p.systems) > 0 && p.table != nil && p.table.system != nil {
+	if p.write && len(p.systems) > 0 && p.table != nil && p.table.System != nil {
 		failf(sqlstate.InsufficientPrivilege, "permission denied for table %s", p.table.Name)
 	}
 	for i, o := range t.params {
@@ -117,7 +118,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 func (c *Conn) translator(text string) *translator {
 	return &translator{
 		cat: c.cat, relations: c.relations, path: c.settings.path, loc: c.env.Loc, text: text,
-		systems: map[*systemTable]bool{}, reads: map[uint32]bool{},
+		systems: map[*catalog.System]bool{}, reads: map[uint32]bool{},
 		session: sessionInfo{user: c.user, database: c.database, schemas: c.effectivePath()},
 	}
 }
@@ -135,9 +136,9 @@ func columnsOf(targets []target) []outColumn {
 }
 
 // dmlTarget opens the table that a statement changes as the scope's first entry.
-func (t *translator) dmlTarget(v *pg.RangeVar) (*tableDef, *rte) {
+func (t *translator) dmlTarget(v *pg.RangeVar) (*catalog.Table, *rte) {
 	d := t.findTable(v)
-	if d.system != nil || d.static {
+	if d.System != nil || d.Static {
 		t.failAt(v.Location, sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
 	}
 	r := &rte{alias: v.Relname, schema: d.Schema, sql: "r0"}
@@ -149,7 +150,7 @@ func (t *translator) dmlTarget(v *pg.RangeVar) (*tableDef, *rte) {
 }
 
 // assign converts an expression for storing in a column.
-func (t *translator) assign(e expr, c *columnDef, loc int32) expr {
+func (t *translator) assign(e expr, c *catalog.Column, loc int32) expr {
 	from := e.typ
 	if e.row != nil {
 		refuseSQL("CLV-2148", "a row as a value")
@@ -166,7 +167,7 @@ func (t *translator) assign(e expr, c *columnDef, loc int32) expr {
 }
 
 // defaultOf is the SQL of a column's default, converted for storing.
-func (t *translator) defaultOf(d *tableDef, c *columnDef) expr {
+func (t *translator) defaultOf(d *catalog.Table, c *catalog.Column) expr {
 	if c.Default == "" {
 		return expr{sql: "NULL", typ: c.Type, mod: c.Mod, constant: true}
 	}
@@ -209,15 +210,15 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	with := t.withClause(s.WithClause)
 	d, r := t.dmlTarget(s.Relation)
 	p.table = d
-	live := d.live()
-	var cols []*columnDef
+	live := d.Live()
+	var cols []*catalog.Column
 	if len(s.Cols) == 0 {
 		cols = live
 	} else {
 		seen := map[string]bool{}
 		for _, n := range s.Cols {
 			rt := n.GetResTarget()
-			c := d.column(rt.Name)
+			c := d.Column(rt.Name)
 			if c == nil {
 				t.failAt(rt.Location, sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", rt.Name, d.Name)
 			}
@@ -233,9 +234,9 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	}
 	given := map[int16]bool{}
 	var b strings.Builder
-	b.WriteString(with + "INSERT INTO main." + quote.Ident(d.sqlName()) + " AS r0 (")
+	b.WriteString(with + "INSERT INTO main." + quote.Ident(d.SQLName()) + " AS r0 (")
 	// Every column is given: SQLite holds no defaults.
-	order := append([]*columnDef(nil), cols...)
+	order := append([]*catalog.Column(nil), cols...)
 	sel := s.SelectStmt.GetSelectStmt()
 	var rows [][]expr
 	var source *query
@@ -339,12 +340,12 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	p.sql = b.String()
 }
 
-func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b *strings.Builder) {
+func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rte, b *strings.Builder) {
 	b.WriteString(" ON CONFLICT")
 	if in := oc.Infer; in != nil {
 		switch {
 		case in.Conname != "":
-			k := d.constraint(in.Conname)
+			k := d.Constraint(in.Conname)
 			if k == nil {
 				t.failAt(in.Location, sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", in.Conname, d.Name)
 			}
@@ -359,7 +360,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b 
 				if el.Name == "" || len(el.Opclass) > 0 || len(el.Collation) > 0 {
 					refuseSQL("CLV-2171", "ON CONFLICT with an expression")
 				}
-				c := d.column(el.Name)
+				c := d.Column(el.Name)
 				if c == nil {
 					failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
 				}
@@ -397,7 +398,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b 
 		return
 	}
 	ex := &rte{alias: "excluded", sql: "excluded"}
-	for _, c := range d.live() {
+	for _, c := range d.Live() {
 		ex.cols = append(ex.cols, rteCol{name: c.Name, sql: "excluded." + quote.Ident(c.Name), typ: c.Type, mod: c.Mod})
 	}
 	t.scope.rtes = []*rte{r, ex}
@@ -411,23 +412,23 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b 
 	}
 }
 
-func (t *translator) conflictColumns(d *tableDef, nums []int16) string {
+func (t *translator) conflictColumns(d *catalog.Table, nums []int16) string {
 	parts := make([]string, len(nums))
 	for i, n := range nums {
-		c := d.byNum(n)
+		c := d.ByNum(n)
 		parts[i] = indexedColumn(c)
 	}
 	return strings.Join(parts, ", ")
 }
 
 // setClause translates SET a = x, (b, c) = (y, z).
-func (t *translator) setClause(list []*pg.Node, d *tableDef, noSubquery bool) string {
+func (t *translator) setClause(list []*pg.Node, d *catalog.Table, noSubquery bool) string {
 	var parts []string
 	seen := map[string]bool{}
 	reads := t.aliases
 	for _, n := range list {
 		rt := n.GetResTarget()
-		c := d.column(rt.Name)
+		c := d.Column(rt.Name)
 		if c == nil {
 			t.failAt(rt.Location, sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", rt.Name, d.Name)
 		}
@@ -469,7 +470,7 @@ func (t *translator) setClause(list []*pg.Node, d *tableDef, noSubquery bool) st
 	return strings.Join(parts, ", ")
 }
 
-func (t *translator) returning(list []*pg.Node, d *tableDef, r *rte, p *plan, b *strings.Builder) {
+func (t *translator) returning(list []*pg.Node, d *catalog.Table, r *rte, p *plan, b *strings.Builder) {
 	if len(list) == 0 {
 		if p.onceEach {
 			b.WriteString(" RETURNING rowid")
@@ -477,7 +478,7 @@ func (t *translator) returning(list []*pg.Node, d *tableDef, r *rte, p *plan, b 
 		return
 	}
 	for i := range r.cols {
-		r.cols[i].sql = quote.Ident(d.sqlName()) + "." + quote.Ident(d.live()[i].Name)
+		r.cols[i].sql = quote.Ident(d.SQLName()) + "." + quote.Ident(d.Live()[i].Name)
 	}
 	saved := t.scope.rtes
 	t.scope.rtes = []*rte{r}
@@ -516,7 +517,7 @@ func (t *translator) update(s *pg.UpdateStmt, p *plan) {
 		}
 		where = " WHERE " + t.where(s.WhereClause)
 	}
-	b.WriteString(with + "UPDATE main." + quote.Ident(d.sqlName()) + " AS r0 SET " + set)
+	b.WriteString(with + "UPDATE main." + quote.Ident(d.SQLName()) + " AS r0 SET " + set)
 	if from != "" {
 		b.WriteString(" FROM " + from)
 	} else if t.reads[d.OID] {
@@ -530,7 +531,7 @@ func (t *translator) update(s *pg.UpdateStmt, p *plan) {
 }
 
 // returningTarget is RETURNING of UPDATE and DELETE: only the target's columns.
-func (t *translator) returningTarget(list []*pg.Node, d *tableDef, r *rte, p *plan, b *strings.Builder) {
+func (t *translator) returningTarget(list []*pg.Node, d *catalog.Table, r *rte, p *plan, b *strings.Builder) {
 	if len(list) == 0 {
 		return
 	}
@@ -632,14 +633,14 @@ func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
 		where = " WHERE " + t.where(s.WhereClause)
 	}
 	var b strings.Builder
-	b.WriteString(with + "DELETE FROM main." + quote.Ident(d.sqlName()))
+	b.WriteString(with + "DELETE FROM main." + quote.Ident(d.SQLName()))
 	if from == "" {
 		b.WriteString(" AS r0" + where)
 	} else {
-		if d.column("rowid") != nil {
+		if d.Column("rowid") != nil {
 			refuseSQL("CLV-2178", "DELETE USING of a table with a column rowid")
 		}
-		b.WriteString(" WHERE rowid IN (SELECT r0.rowid FROM main." + quote.Ident(d.sqlName()) + " AS r0, " + from + where + ")")
+		b.WriteString(" WHERE rowid IN (SELECT r0.rowid FROM main." + quote.Ident(d.SQLName()) + " AS r0, " + from + where + ")")
 	}
 	t.returningTarget(s.ReturningList, d, r, p, &b)
 	p.sql = b.String()

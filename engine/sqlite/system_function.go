@@ -9,6 +9,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
@@ -141,10 +142,10 @@ func (t *translator) regType(text string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(parts) == 2 && t.cat.schemas[parts[0]] == nil {
+	if len(parts) == 2 && t.cat.Schemas[parts[0]] == nil {
 		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 	}
-	if ty := value.Builtin.TypeNamed(parts[len(parts)-1]); ty != nil && (len(parts) == 1 || parts[0] == catalogSchema) {
+	if ty := value.Builtin.TypeNamed(parts[len(parts)-1]); ty != nil && (len(parts) == 1 || parts[0] == catalog.SchemaPgCatalog) {
 		return found(ty)
 	}
 	return 0, sqlstate.New(sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
@@ -177,7 +178,7 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 		}
 		return 0, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(parts, "."))
 	case pgoid.Regnamespace:
-		if s := t.cat.schemas[name]; s != nil {
+		if s := t.cat.Schemas[name]; s != nil {
 			return int64(s.OID), nil
 		}
 		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
@@ -191,14 +192,14 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 		}
 		return int64(list[0].OID), nil
 	case pgoid.Regrole:
-		return ownerOID, nil
+		return catalog.OwnerOID, nil
 	}
 	return 0, value.Unsupported("the type " + value.TypeName(oid))
 }
 
 // relation finds the OID of a table, index or catalogue relation.
 func (t *translator) relation(schema, name string) uint32 {
-	schemas := append([]string{catalogSchema}, t.path...)
+	schemas := append([]string{catalog.SchemaPgCatalog}, t.path...)
 	if schema != "" {
 		schemas = []string{schema}
 	}
@@ -206,7 +207,7 @@ func (t *translator) relation(schema, name string) uint32 {
 		if d := t.lookup(s, name); d != nil {
 			return d.OID
 		}
-		if _, ix := t.cat.findIndex(s, name); ix != nil {
+		if _, ix := t.cat.FindIndex(s, name); ix != nil {
 			return ix.OID
 		}
 	}
@@ -284,13 +285,13 @@ func (c *Conn) regOut(oid uint32, v int64) string {
 			return p.Name + "(" + strings.Join(names, ",") + ")"
 		}
 	case pgoid.Regnamespace:
-		for _, s := range c.cat.schemas {
+		for _, s := range c.cat.Schemas {
 			if s.OID == n {
 				return quote.PGIdent(s.Name)
 			}
 		}
 	case pgoid.Regrole:
-		if n == ownerOID {
+		if n == catalog.OwnerOID {
 			return quote.PGIdent(c.user)
 		}
 	}
@@ -299,22 +300,22 @@ func (c *Conn) regOut(oid uint32, v int64) string {
 
 // relationName finds a relation's schema and name by OID.
 func (c *Conn) relationName(oid uint32) (schema, name string) {
-	if d := c.cat.byOID[oid]; d != nil {
+	if d := c.cat.ByOID[oid]; d != nil {
 		return d.Schema, d.Name
 	}
-	for _, d := range c.cat.tables {
-		if ix := d.index(oid); ix != nil {
+	for _, d := range c.cat.Tables {
+		if ix := d.Index(oid); ix != nil {
 			return d.Schema, ix.Name
 		}
 	}
-	for _, d := range c.cat.views {
+	for _, d := range c.cat.Views {
 		if d.OID == oid {
 			return d.Schema, d.Name
 		}
 	}
-	for _, s := range systemTables() {
-		if s.def.OID == oid {
-			return s.def.Schema, s.def.Name
+	for _, s := range catalog.Systems() {
+		if s.Def.OID == oid {
+			return s.Def.Schema, s.Def.Name
 		}
 	}
 	return "", ""
@@ -334,7 +335,7 @@ func (c *Conn) visible(schema, name string) bool {
 	return a == b && a != 0
 }
 
-func (c *Conn) indexDef(d *tableDef, ix *indexDef) string {
+func (c *Conn) indexDef(d *catalog.Table, ix *catalog.Index) string {
 	word := "CREATE INDEX "
 	if ix.Unique {
 		word = "CREATE UNIQUE INDEX "
@@ -350,8 +351,8 @@ func (c *Conn) indexDef(d *tableDef, ix *indexDef) string {
 	return s
 }
 
-func indexColumnDef(d *tableDef, ic *indexColumn) string {
-	s := quote.PGIdent(d.byNum(ic.Num).Name)
+func indexColumnDef(d *catalog.Table, ic *catalog.IndexColumn) string {
+	s := quote.PGIdent(d.ByNum(ic.Num).Name)
 	if ic.Class != "" {
 		s += " " + ic.Class
 	}
@@ -366,20 +367,20 @@ func indexColumnDef(d *tableDef, ic *indexColumn) string {
 	return s
 }
 
-func (c *Conn) constraintDef(d *tableDef, k *constraintDef) string {
+func (c *Conn) constraintDef(d *catalog.Table, k *catalog.Constraint) string {
 	switch k.Type {
 	case "p":
-		return "PRIMARY KEY (" + quote.PGIdents(d.names(k.Columns)) + ")"
+		return "PRIMARY KEY (" + quote.PGIdents(d.Names(k.Columns)) + ")"
 	case "u":
-		return "UNIQUE (" + quote.PGIdents(d.names(k.Columns)) + ")"
+		return "UNIQUE (" + quote.PGIdents(d.Names(k.Columns)) + ")"
 	case "c":
 		return "CHECK ((" + k.Expr + "))"
 	}
-	ref := c.cat.byOID[k.RefTable]
+	ref := c.cat.ByOID[k.RefTable]
 	if ref == nil {
 		return ""
 	}
-	s := "FOREIGN KEY (" + quote.PGIdents(d.names(k.Columns)) + ") REFERENCES " + c.visibleName(ref.Schema, ref.Name) + "(" + quote.PGIdents(ref.names(k.RefCols)) + ")"
+	s := "FOREIGN KEY (" + quote.PGIdents(d.Names(k.Columns)) + ") REFERENCES " + c.visibleName(ref.Schema, ref.Name) + "(" + quote.PGIdents(ref.Names(k.RefCols)) + ")"
 	if k.OnUpdate != "a" {
 		s += " ON UPDATE " + fkActions[k.OnUpdate]
 	}
@@ -421,7 +422,7 @@ var systemFunctions = []systemFunction{
 	{"cleave_schemas", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		arr := value.Array{}
 		if a[0].Int64() != 0 {
-			arr = append(arr, value.Elem{Text: catalogSchema})
+			arr = append(arr, value.Elem{Text: catalog.SchemaPgCatalog})
 		}
 		for _, s := range c.effectivePath() {
 			arr = append(arr, value.Elem{Text: s})
@@ -436,8 +437,8 @@ var systemFunctions = []systemFunction{
 		return value.Bool(c.visible(schema, name)), nil
 	}},
 	{"cleave_indexdef", 3, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		for _, d := range c.cat.tables {
-			if ix := d.index(uint32(a[0].Int64())); ix != nil {
+		for _, d := range c.cat.Tables {
+			if ix := d.Index(uint32(a[0].Int64())); ix != nil {
 				n := int(a[1].Int64())
 				if n == 0 {
 					return value.Text(c.indexDef(d, ix)), nil
@@ -445,14 +446,14 @@ var systemFunctions = []systemFunction{
 				if n < 1 || n > len(ix.Columns) {
 					return value.Text(""), nil
 				}
-				return value.Text(quote.PGIdent(d.byNum(ix.Columns[n-1].Num).Name)), nil
+				return value.Text(quote.PGIdent(d.ByNum(ix.Columns[n-1].Num).Name)), nil
 			}
 		}
 		return value.Datum{}, nil
 	}},
 	{"cleave_role", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		switch n := a[0].Int64(); n {
-		case ownerOID:
+		case catalog.OwnerOID:
 			return value.Text(c.user), nil
 		case databaseOwnerOID:
 			return value.Text("pg_database_owner"), nil
@@ -461,7 +462,7 @@ var systemFunctions = []systemFunction{
 		}
 	}},
 	{"cleave_constraintdef", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		for _, d := range c.cat.tables {
+		for _, d := range c.cat.Tables {
 			for i := range d.Constraints {
 				if d.Constraints[i].OID == uint32(a[0].Int64()) {
 					s := c.constraintDef(d, &d.Constraints[i])
@@ -501,8 +502,8 @@ var systemFunctions = []systemFunction{
 		return procArguments(a, "pg_get_function_identity_arguments")
 	}},
 	{"cleave_col_description", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		if d := c.cat.byOID[uint32(a[0].Int64())]; d != nil {
-			if col := d.byNum(int16(a[1].Int64())); col != nil {
+		if d := c.cat.ByOID[uint32(a[0].Int64())]; d != nil {
+			if col := d.ByNum(int16(a[1].Int64())); col != nil {
 				return textOrNull(col.Comment), nil
 			}
 		}
@@ -513,10 +514,10 @@ var systemFunctions = []systemFunction{
 		if s, ok := virtualText("obj_description", oid); ok {
 			return value.Text(s), nil
 		}
-		if d := c.cat.byOID[oid]; d != nil {
+		if d := c.cat.ByOID[oid]; d != nil {
 			return textOrNull(d.Comment), nil
 		}
-		for _, s := range c.cat.schemas {
+		for _, s := range c.cat.Schemas {
 			if s.OID == oid {
 				return textOrNull(s.Comment), nil
 			}
@@ -525,7 +526,7 @@ var systemFunctions = []systemFunction{
 	}},
 	{"cleave_table_size", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		oid := uint32(a[0].Int64())
-		d := c.cat.byOID[oid]
+		d := c.cat.ByOID[oid]
 		var names []string
 		how := a[1].Int64()
 		if d == nil {
@@ -533,14 +534,14 @@ var systemFunctions = []systemFunction{
 			if name == "" {
 				return value.Datum{}, nil
 			}
-			names = append(names, sqlObjectName(schema, name))
+			names = append(names, catalog.SQLName(schema, name))
 		} else {
 			if how != 1 {
-				names = append(names, d.sqlName())
+				names = append(names, d.SQLName())
 			}
 			if how != 0 {
 				for _, ix := range d.Indexes {
-					names = append(names, sqlObjectName(d.Schema, ix.Name))
+					names = append(names, catalog.SQLName(d.Schema, ix.Name))
 				}
 			}
 		}

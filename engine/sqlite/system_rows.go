@@ -4,18 +4,19 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgoid"
 )
 
 // rows builds the rows of a relation from named values; what is not named is NULL.
 type rowMaker struct {
-	def  *tableDef
+	def  *catalog.Table
 	rows [][]value.Datum
 }
 
 func maker(schema, name string) *rowMaker {
-	return &rowMaker{def: findSystem(schema, name).def}
+	return &rowMaker{def: catalog.FindSystem(schema, name).Def}
 }
 
 type fields map[string]any
@@ -63,9 +64,9 @@ func (m *rowMaker) add(f fields) {
 	m.rows = append(m.rows, row)
 }
 
-func (c *Conn) sortedTables() []*tableDef {
-	out := make([]*tableDef, 0, len(c.cat.tables))
-	for _, d := range c.cat.tables {
+func (c *Conn) sortedTables() []*catalog.Table {
+	out := make([]*catalog.Table, 0, len(c.cat.Tables))
+	for _, d := range c.cat.Tables {
 		out = append(out, d)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].OID < out[j].OID })
@@ -89,7 +90,7 @@ func vector(n int, f func(i int) int64) string {
 }
 
 // rowType is the OID of a table's row type: beside the table's own numbers.
-func rowTypeOID(d *tableDef) uint32 { return d.OID | 1<<31 }
+func rowTypeOID(d *catalog.Table) uint32 { return d.OID | 1<<31 }
 
 var opclasses = map[uint32]int64{pgoid.Int8: 3124, pgoid.Int2: 1979, pgoid.Int4: 1978, pgoid.Text: 3126, pgoid.Varchar: 3126, pgoid.Bpchar: 426, pgoid.UUID: 2968,
 	pgoid.Date: 3122, pgoid.Timestamp: 3128, pgoid.Timestamptz: 3127, pgoid.Bool: 424, pgoid.Bytea: 428, pgoid.Numeric: 3125, pgoid.Float8: 3123, pgoid.Time: 1996}
@@ -103,9 +104,6 @@ func collationOf(oid uint32) uint32 {
 
 // systemFills make the rows of the relations that are not empty here.
 var systemFills map[string]func(c *Conn) [][]value.Datum
-
-var systemConstant = map[string]bool{"pg_catalog.pg_type": true, "pg_catalog.pg_proc": true, "pg_catalog.pg_operator": true, "pg_catalog.pg_cast": true,
-	"pg_catalog.pg_am": true, "pg_catalog.pg_collation": true, "pg_catalog.pg_tablespace": true, "pg_catalog.pg_language": true}
 
 var systemVolatile = map[string]bool{"pg_catalog.pg_settings": true, "pg_catalog.pg_prepared_xacts": true}
 
@@ -129,10 +127,10 @@ func init() {
 const databaseOwnerOID = 6171
 
 func fillNamespace(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_namespace")
-	for _, s := range c.cat.schemas {
-		f := fields{"oid": s.OID, "nspname": s.Name, "nspowner": ownerOID}
-		if s.Name == publicSchema {
+	m := maker(catalog.SchemaPgCatalog, "pg_namespace")
+	for _, s := range c.cat.Schemas {
+		f := fields{"oid": s.OID, "nspname": s.Name, "nspowner": catalog.OwnerOID}
+		if s.Name == catalog.SchemaPublic {
 			f["nspowner"] = databaseOwnerOID
 			f["nspacl"] = "{pg_database_owner=UC/pg_database_owner,=U/pg_database_owner}"
 		}
@@ -141,7 +139,7 @@ func fillNamespace(c *Conn) [][]value.Datum {
 	return m.rows
 }
 
-func reloptions(d *tableDef) any {
+func reloptions(d *catalog.Table) any {
 	if len(d.Options) == 0 {
 		return nil
 	}
@@ -153,7 +151,7 @@ func reloptions(d *tableDef) any {
 }
 
 func (c *Conn) schemaOID(name string) uint32 {
-	if s := c.cat.schemas[name]; s != nil {
+	if s := c.cat.Schemas[name]; s != nil {
 		return s.OID
 	}
 	return 0
@@ -161,8 +159,8 @@ func (c *Conn) schemaOID(name string) uint32 {
 
 // referenced reports whether a foreign key refers to the table; PostgreSQL keeps
 // internal triggers on both sides.
-func (c *Conn) referenced(d *tableDef) bool {
-	for _, o := range c.cat.tables {
+func (c *Conn) referenced(d *catalog.Table) bool {
+	for _, o := range c.cat.Tables {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && k.RefTable == d.OID {
 				return true
@@ -173,7 +171,7 @@ func (c *Conn) referenced(d *tableDef) bool {
 }
 
 func fillClass(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_class")
+	m := maker(catalog.SchemaPgCatalog, "pg_class")
 	for _, d := range c.sortedTables() {
 		checks := 0
 		triggers := false
@@ -184,28 +182,28 @@ func fillClass(c *Conn) [][]value.Datum {
 			triggers = triggers || k.Type == "f"
 		}
 		triggers = triggers || c.referenced(d)
-		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.schemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": ownerOID, "relam": heapAM,
+		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.schemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": catalog.OwnerOID, "relam": catalog.HeapAM,
 			"relfilenode": d.OID, "reltuples": -1.0, "relhasindex": len(d.Indexes) > 0, "relpersistence": "p", "relkind": "r", "relnatts": len(d.Columns),
 			"relchecks": checks, "relhastriggers": triggers, "relispopulated": true, "relreplident": "d", "reloptions": reloptions(d), "relfrozenxid": 3, "relminmxid": 1})
 		for _, ix := range d.Indexes {
-			m.add(fields{"oid": ix.OID, "relname": ix.Name, "relnamespace": c.schemaOID(d.Schema), "relowner": ownerOID, "relam": btreeAM, "relfilenode": ix.OID,
+			m.add(fields{"oid": ix.OID, "relname": ix.Name, "relnamespace": c.schemaOID(d.Schema), "relowner": catalog.OwnerOID, "relam": catalog.BtreeAM, "relfilenode": ix.OID,
 				"relpersistence": "p", "relkind": "i", "relnatts": len(ix.Columns), "relispopulated": true, "relreplident": "n"})
 		}
 	}
 	for _, d := range c.sortedViews() {
-		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.schemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": ownerOID,
+		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.schemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": catalog.OwnerOID,
 			"reltuples": -1.0, "relpersistence": "p", "relkind": "v", "relnatts": len(d.Columns), "relhasrules": true, "relispopulated": true, "relreplident": "n"})
 	}
-	for _, s := range systemTables() {
-		m.add(fields{"oid": s.def.OID, "relname": s.def.Name, "relnamespace": c.schemaOID(s.def.Schema), "relowner": ownerOID,
-			"relam": map[bool]int{true: heapAM, false: 0}[s.kind == 'r'], "reltuples": -1.0, "relpersistence": "p", "relkind": s.kind,
-			"relnatts": len(s.def.Columns), "relispopulated": true, "relreplident": "n"})
+	for _, s := range catalog.Systems() {
+		m.add(fields{"oid": s.Def.OID, "relname": s.Def.Name, "relnamespace": c.schemaOID(s.Def.Schema), "relowner": catalog.OwnerOID,
+			"relam": map[bool]int{true: catalog.HeapAM, false: 0}[s.Kind == 'r'], "reltuples": -1.0, "relpersistence": "p", "relkind": s.Kind,
+			"relnatts": len(s.Def.Columns), "relispopulated": true, "relreplident": "n"})
 	}
 	return m.rows
 }
 
 func fillAttribute(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_attribute")
+	m := maker(catalog.SchemaPgCatalog, "pg_attribute")
 	column := func(rel uint32, num int16, name string, typ uint32, mod int32, notNull, hasDef, dropped bool) {
 		f := fields{"attrelid": rel, "attname": name, "atttypid": typ, "attstattarget": -1, "attnum": num, "attcacheoff": -1, "atttypmod": mod,
 			"attnotnull": notNull, "atthasdef": hasDef, "attisdropped": dropped, "attislocal": true, "attcompression": "", "attidentity": "", "attgenerated": ""}
@@ -233,7 +231,7 @@ func fillAttribute(c *Conn) [][]value.Datum {
 		}
 		for _, ix := range d.Indexes {
 			for i, ic := range ix.Columns {
-				col := d.byNum(ic.Num)
+				col := d.ByNum(ic.Num)
 				column(ix.OID, int16(i+1), col.Name, col.Type, col.Mod, false, false, false)
 			}
 		}
@@ -243,18 +241,18 @@ func fillAttribute(c *Conn) [][]value.Datum {
 			column(d.OID, col.Num, col.Name, col.Type, col.Mod, false, false, false)
 		}
 	}
-	for _, s := range systemTables() {
-		for _, col := range s.def.Columns {
-			column(s.def.OID, col.Num, col.Name, col.Type, col.Mod, col.NotNull, false, false)
+	for _, s := range catalog.Systems() {
+		for _, col := range s.Def.Columns {
+			column(s.Def.OID, col.Num, col.Name, col.Type, col.Mod, col.NotNull, false, false)
 		}
 	}
 	return m.rows
 }
 
 func fillType(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_type")
+	m := maker(catalog.SchemaPgCatalog, "pg_type")
 	for t := range value.Builtin.Types() {
-		f := fields{"oid": t.OID, "typname": t.Name, "typnamespace": catalogSchemaOID, "typowner": ownerOID, "typlen": t.Size, "typbyval": t.ByValue,
+		f := fields{"oid": t.OID, "typname": t.Name, "typnamespace": catalog.CatalogSchemaOID, "typowner": catalog.OwnerOID, "typlen": t.Size, "typbyval": t.ByValue,
 			"typtype": t.Kind, "typcategory": t.Category, "typispreferred": t.Preferred, "typisdefined": true, "typdelim": ",", "typrelid": 0,
 			"typelem": t.Elem, "typarray": t.Array, "typinput": t.In, "typoutput": t.Out, "typalign": t.Align, "typstorage": t.Storage,
 			"typtypmod": -1, "typcollation": t.Collation}
@@ -267,19 +265,19 @@ func fillType(c *Conn) [][]value.Datum {
 }
 
 func fillIndex(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_index")
+	m := maker(catalog.SchemaPgCatalog, "pg_index")
 	for _, d := range c.sortedTables() {
 		for _, ix := range d.Indexes {
 			n := len(ix.Columns)
 			f := fields{"indexrelid": ix.OID, "indrelid": d.OID, "indnatts": n, "indnkeyatts": n, "indisunique": ix.Unique, "indisprimary": ix.Primary,
 				"indimmediate": true, "indisvalid": true, "indisready": true, "indislive": true,
 				"indkey":       vector(n, func(i int) int64 { return int64(ix.Columns[i].Num) }),
-				"indcollation": vector(n, func(i int) int64 { return int64(collationOf(d.byNum(ix.Columns[i].Num).Type)) }),
+				"indcollation": vector(n, func(i int) int64 { return int64(collationOf(d.ByNum(ix.Columns[i].Num).Type)) }),
 				"indclass": vector(n, func(i int) int64 {
 					if oid := patternClasses[ix.Columns[i].Class]; oid != 0 {
 						return oid
 					}
-					return opclasses[d.byNum(ix.Columns[i].Num).Type]
+					return opclasses[d.ByNum(ix.Columns[i].Num).Type]
 				}),
 				"indoption": vector(n, func(i int) int64 {
 					o := int64(0)
@@ -301,7 +299,7 @@ func fillIndex(c *Conn) [][]value.Datum {
 }
 
 func fillConstraint(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_constraint")
+	m := maker(catalog.SchemaPgCatalog, "pg_constraint")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
 			f := fields{"oid": k.OID, "conname": k.Name, "connamespace": c.schemaOID(d.Schema), "contype": k.Type, "convalidated": true, "conrelid": d.OID,
@@ -313,7 +311,7 @@ func fillConstraint(c *Conn) [][]value.Datum {
 				f["condeferrable"], f["condeferred"] = k.Deferrable, k.Deferred
 				f["confrelid"], f["confkey"] = k.RefTable, numsArray(k.RefCols)
 				f["confupdtype"], f["confdeltype"], f["confmatchtype"] = k.OnUpdate, k.OnDelete, "s"
-				if ref := c.cat.byOID[k.RefTable]; ref != nil {
+				if ref := c.cat.ByOID[k.RefTable]; ref != nil {
 					for _, ix := range ref.Indexes {
 						if ix.Unique && sameColumnsSet(k.RefCols, ix.Columns) {
 							f["conindid"] = ix.OID
@@ -329,12 +327,12 @@ func fillConstraint(c *Conn) [][]value.Datum {
 }
 
 // attrdefOID numbers a column's default beside the table's own numbers.
-func attrdefOID(d *tableDef, num int16) uint32 { return d.OID ^ 1<<30 ^ uint32(num)<<20 }
+func attrdefOID(d *catalog.Table, num int16) uint32 { return d.OID ^ 1<<30 ^ uint32(num)<<20 }
 
 func fillAttrdef(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_attrdef")
+	m := maker(catalog.SchemaPgCatalog, "pg_attrdef")
 	for _, d := range c.sortedTables() {
-		for _, col := range d.live() {
+		for _, col := range d.Live() {
 			if col.Default != "" {
 				m.add(fields{"oid": attrdefOID(d, col.Num), "adrelid": d.OID, "adnum": col.Num, "adbin": col.Default})
 			}
@@ -344,18 +342,18 @@ func fillAttrdef(c *Conn) [][]value.Datum {
 }
 
 func fillDescription(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_description")
+	m := maker(catalog.SchemaPgCatalog, "pg_description")
 	for _, d := range c.sortedTables() {
 		if d.Comment != "" {
 			m.add(fields{"objoid": d.OID, "classoid": 1259, "objsubid": 0, "description": d.Comment})
 		}
-		for _, col := range d.live() {
+		for _, col := range d.Live() {
 			if col.Comment != "" {
 				m.add(fields{"objoid": d.OID, "classoid": 1259, "objsubid": col.Num, "description": col.Comment})
 			}
 		}
 	}
-	for _, s := range c.cat.schemas {
+	for _, s := range c.cat.Schemas {
 		if s.Comment != "" {
 			m.add(fields{"objoid": s.OID, "classoid": 2615, "objsubid": 0, "description": s.Comment})
 		}
@@ -364,19 +362,19 @@ func fillDescription(c *Conn) [][]value.Datum {
 }
 
 func fillDatabase(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_database")
-	m.add(fields{"oid": databaseOID, "datname": c.database, "datdba": ownerOID, "encoding": 6, "datlocprovider": "c", "datallowconn": true,
+	m := maker(catalog.SchemaPgCatalog, "pg_database")
+	m.add(fields{"oid": catalog.DatabaseOID, "datname": c.database, "datdba": catalog.OwnerOID, "encoding": 6, "datlocprovider": "c", "datallowconn": true,
 		"datconnlimit": -1, "datfrozenxid": 3, "datminmxid": 1, "dattablespace": 1663, "datcollate": "C", "datctype": "C.UTF-8"})
 	return m.rows
 }
 
 func roleFields(c *Conn) fields {
-	return fields{"oid": ownerOID, "rolname": c.user, "rolinherit": true, "rolcanlogin": true, "rolconnlimit": -1,
+	return fields{"oid": catalog.OwnerOID, "rolname": c.user, "rolinherit": true, "rolcanlogin": true, "rolconnlimit": -1,
 		"rolsuper": false, "rolcreaterole": false, "rolcreatedb": false, "rolreplication": false, "rolbypassrls": false}
 }
 
 func fillRoles(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_roles")
+	m := maker(catalog.SchemaPgCatalog, "pg_roles")
 	f := roleFields(c)
 	f["rolpassword"] = "********"
 	m.add(f)
@@ -384,13 +382,13 @@ func fillRoles(c *Conn) [][]value.Datum {
 }
 
 func fillAuthid(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_authid")
+	m := maker(catalog.SchemaPgCatalog, "pg_authid")
 	m.add(roleFields(c))
 	return m.rows
 }
 
 func fillRange(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_range")
+	m := maker(catalog.SchemaPgCatalog, "pg_range")
 	for _, r := range [][6]uint32{{3904, 23, 4451, 0, 1978, 3914}, {3906, 1700, 4532, 0, 3125, 0}, {3908, 1114, 4533, 0, 3128, 0},
 		{3910, 1184, 4534, 0, 3127, 0}, {3912, 1082, 4535, 0, 3122, 3915}, {3926, 20, 4536, 0, 3124, 3928}} {
 		m.add(fields{"rngtypid": r[0], "rngsubtype": r[1], "rngmultitypid": r[2], "rngcollation": r[3], "rngsubopc": r[4], "rngcanonical": r[5], "rngsubdiff": 0})
@@ -399,43 +397,43 @@ func fillRange(c *Conn) [][]value.Datum {
 }
 
 func fillUser(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_user")
-	m.add(fields{"usename": c.user, "usesysid": ownerOID, "usecreatedb": false, "usesuper": false, "userepl": false, "usebypassrls": false, "passwd": "********"})
+	m := maker(catalog.SchemaPgCatalog, "pg_user")
+	m.add(fields{"usename": c.user, "usesysid": catalog.OwnerOID, "usecreatedb": false, "usesuper": false, "userepl": false, "usebypassrls": false, "passwd": "********"})
 	return m.rows
 }
 
 func fillAM(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_am")
-	m.add(fields{"oid": heapAM, "amname": "heap", "amhandler": 3, "amtype": "t"})
-	m.add(fields{"oid": btreeAM, "amname": "btree", "amhandler": 330, "amtype": "i"})
+	m := maker(catalog.SchemaPgCatalog, "pg_am")
+	m.add(fields{"oid": catalog.HeapAM, "amname": "heap", "amhandler": 3, "amtype": "t"})
+	m.add(fields{"oid": catalog.BtreeAM, "amname": "btree", "amhandler": 330, "amtype": "i"})
 	return m.rows
 }
 
 func fillCollation(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_collation")
-	m.add(fields{"oid": 100, "collname": "default", "collnamespace": catalogSchemaOID, "collowner": ownerOID, "collprovider": "d", "collisdeterministic": true, "collencoding": -1})
-	m.add(fields{"oid": 950, "collname": "C", "collnamespace": catalogSchemaOID, "collowner": ownerOID, "collprovider": "c", "collisdeterministic": true, "collencoding": -1, "collcollate": "C", "collctype": "C"})
-	m.add(fields{"oid": 951, "collname": "POSIX", "collnamespace": catalogSchemaOID, "collowner": ownerOID, "collprovider": "c", "collisdeterministic": true, "collencoding": -1, "collcollate": "POSIX", "collctype": "POSIX"})
+	m := maker(catalog.SchemaPgCatalog, "pg_collation")
+	m.add(fields{"oid": 100, "collname": "default", "collnamespace": catalog.CatalogSchemaOID, "collowner": catalog.OwnerOID, "collprovider": "d", "collisdeterministic": true, "collencoding": -1})
+	m.add(fields{"oid": 950, "collname": "C", "collnamespace": catalog.CatalogSchemaOID, "collowner": catalog.OwnerOID, "collprovider": "c", "collisdeterministic": true, "collencoding": -1, "collcollate": "C", "collctype": "C"})
+	m.add(fields{"oid": 951, "collname": "POSIX", "collnamespace": catalog.CatalogSchemaOID, "collowner": catalog.OwnerOID, "collprovider": "c", "collisdeterministic": true, "collencoding": -1, "collcollate": "POSIX", "collctype": "POSIX"})
 	return m.rows
 }
 
 func fillTablespace(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_tablespace")
-	m.add(fields{"oid": 1663, "spcname": "pg_default", "spcowner": ownerOID})
-	m.add(fields{"oid": 1664, "spcname": "pg_global", "spcowner": ownerOID})
+	m := maker(catalog.SchemaPgCatalog, "pg_tablespace")
+	m.add(fields{"oid": 1663, "spcname": "pg_default", "spcowner": catalog.OwnerOID})
+	m.add(fields{"oid": 1664, "spcname": "pg_global", "spcowner": catalog.OwnerOID})
 	return m.rows
 }
 
 func fillLanguage(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_language")
+	m := maker(catalog.SchemaPgCatalog, "pg_language")
 	for i, n := range []string{"internal", "c", "sql"} {
-		m.add(fields{"oid": 12 + i, "lanname": n, "lanowner": ownerOID, "lanpltrusted": n == "sql", "lanvalidator": 2246 + i})
+		m.add(fields{"oid": 12 + i, "lanname": n, "lanowner": catalog.OwnerOID, "lanpltrusted": n == "sql", "lanvalidator": 2246 + i})
 	}
 	return m.rows
 }
 
 func fillSettings(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_settings")
+	m := maker(catalog.SchemaPgCatalog, "pg_settings")
 	for _, n := range settingNames() {
 		d := settingByName[n]
 		_, v, _ := c.show(n)
@@ -457,7 +455,7 @@ func fillSettings(c *Conn) [][]value.Datum {
 }
 
 func fillProc(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_proc")
+	m := maker(catalog.SchemaPgCatalog, "pg_proc")
 	for p := range value.Builtin.AllFunctions() {
 		if p.OID == 0 {
 			continue // of languages and dictionaries, which are not there
@@ -470,7 +468,7 @@ func fillProc(c *Conn) [][]value.Datum {
 		if p.Set {
 			rows = 1000
 		}
-		m.add(fields{"oid": p.OID, "proname": p.Name, "pronamespace": catalogSchemaOID, "proowner": ownerOID, "prolang": 12, "procost": 1.0, "prorows": rows,
+		m.add(fields{"oid": p.OID, "proname": p.Name, "pronamespace": catalog.CatalogSchemaOID, "proowner": catalog.OwnerOID, "prolang": 12, "procost": 1.0, "prorows": rows,
 			"provariadic": p.Variadic, "prokind": p.Kind, "proisstrict": p.Strict, "proretset": p.Set, "provolatile": p.Volatile, "proparallel": "s",
 			"pronargs": len(p.Args), "pronargdefaults": p.Defaults, "prorettype": p.Result, "proargtypes": strings.Join(args, " "), "prosrc": p.Name})
 	}
@@ -478,20 +476,20 @@ func fillProc(c *Conn) [][]value.Datum {
 }
 
 func fillOperator(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_operator")
+	m := maker(catalog.SchemaPgCatalog, "pg_operator")
 	for o := range value.Builtin.AllOperators() {
 		kind := "b"
 		if o.Left == 0 {
 			kind = "l"
 		}
-		m.add(fields{"oid": o.OID, "oprname": o.Name, "oprnamespace": catalogSchemaOID, "oprowner": ownerOID, "oprkind": kind, "oprleft": o.Left,
+		m.add(fields{"oid": o.OID, "oprname": o.Name, "oprnamespace": catalog.CatalogSchemaOID, "oprowner": catalog.OwnerOID, "oprkind": kind, "oprleft": o.Left,
 			"oprright": o.Right, "oprresult": o.Result, "oprcom": o.Commutes, "oprnegate": o.Negates, "oprcode": o.Function})
 	}
 	return m.rows
 }
 
 func fillCast(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_cast")
+	m := maker(catalog.SchemaPgCatalog, "pg_cast")
 	for k := range value.Builtin.Casts() {
 		m.add(fields{"oid": 10000 + len(m.rows), "castsource": k.Source, "casttarget": k.Target, "castfunc": k.Function, "castcontext": k.Context, "castmethod": k.Method})
 	}
@@ -499,7 +497,7 @@ func fillCast(c *Conn) [][]value.Datum {
 }
 
 func fillPgTables(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_tables")
+	m := maker(catalog.SchemaPgCatalog, "pg_tables")
 	for _, d := range c.sortedTables() {
 		fk := false
 		for _, k := range d.Constraints {
@@ -508,16 +506,16 @@ func fillPgTables(c *Conn) [][]value.Datum {
 		fk = fk || c.referenced(d)
 		m.add(fields{"schemaname": d.Schema, "tablename": d.Name, "tableowner": c.user, "hasindexes": len(d.Indexes) > 0, "hasrules": false, "hastriggers": fk, "rowsecurity": false})
 	}
-	for _, s := range systemTables() {
-		if s.kind == 'r' {
-			m.add(fields{"schemaname": s.def.Schema, "tablename": s.def.Name, "tableowner": c.user, "hasindexes": true, "hasrules": false, "hastriggers": false, "rowsecurity": false})
+	for _, s := range catalog.Systems() {
+		if s.Kind == 'r' {
+			m.add(fields{"schemaname": s.Def.Schema, "tablename": s.Def.Name, "tableowner": c.user, "hasindexes": true, "hasrules": false, "hastriggers": false, "rowsecurity": false})
 		}
 	}
 	return m.rows
 }
 
 func fillPgViews(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_views")
+	m := maker(catalog.SchemaPgCatalog, "pg_views")
 	for _, d := range c.sortedViews() {
 		text, _ := c.viewText(d.OID)
 		m.add(fields{"schemaname": d.Schema, "viewname": d.Name, "viewowner": c.user, "definition": text})
@@ -526,7 +524,7 @@ func fillPgViews(c *Conn) [][]value.Datum {
 }
 
 func fillPgIndexes(c *Conn) [][]value.Datum {
-	m := maker(catalogSchema, "pg_indexes")
+	m := maker(catalog.SchemaPgCatalog, "pg_indexes")
 	for _, d := range c.sortedTables() {
 		for i := range d.Indexes {
 			m.add(fields{"schemaname": d.Schema, "tablename": d.Name, "indexname": d.Indexes[i].Name, "indexdef": c.indexDef(d, &d.Indexes[i])})
@@ -536,15 +534,15 @@ func fillPgIndexes(c *Conn) [][]value.Datum {
 }
 
 func fillInfoSchemata(c *Conn) [][]value.Datum {
-	m := maker(informationSchema, "schemata")
-	for _, s := range c.cat.schemas {
+	m := maker(catalog.SchemaInformation, "schemata")
+	for _, s := range c.cat.Schemas {
 		m.add(fields{"catalog_name": c.database, "schema_name": s.Name, "schema_owner": c.user})
 	}
 	return m.rows
 }
 
 func fillInfoTables(c *Conn) [][]value.Datum {
-	m := maker(informationSchema, "tables")
+	m := maker(catalog.SchemaInformation, "tables")
 	add := func(schema, name, kind, insertable string) {
 		m.add(fields{"table_catalog": c.database, "table_schema": schema, "table_name": name, "table_type": kind, "is_insertable_into": insertable, "is_typed": "NO"})
 	}
@@ -554,24 +552,24 @@ func fillInfoTables(c *Conn) [][]value.Datum {
 	for _, d := range c.sortedViews() {
 		add(d.Schema, d.Name, "VIEW", "NO")
 	}
-	for _, s := range systemTables() {
-		if s.kind == 'r' {
-			add(s.def.Schema, s.def.Name, "BASE TABLE", "YES")
+	for _, s := range catalog.Systems() {
+		if s.Kind == 'r' {
+			add(s.Def.Schema, s.Def.Name, "BASE TABLE", "YES")
 		} else {
-			add(s.def.Schema, s.def.Name, "VIEW", "NO")
+			add(s.Def.Schema, s.Def.Name, "VIEW", "NO")
 		}
 	}
 	return m.rows
 }
 
 func fillInfoColumns(c *Conn) [][]value.Datum {
-	m := maker(informationSchema, "columns")
-	table := func(d *tableDef) {
-		for _, col := range d.live() {
+	m := maker(catalog.SchemaInformation, "columns")
+	table := func(d *catalog.Table) {
+		for _, col := range d.Live() {
 			t := value.Builtin.Type(col.Type)
 			f := fields{"table_catalog": c.database, "table_schema": d.Schema, "table_name": d.Name, "column_name": col.Name, "ordinal_position": col.Num,
 				"is_nullable": map[bool]string{true: "NO", false: "YES"}[col.NotNull], "data_type": value.TypeName(col.Type),
-				"udt_catalog": c.database, "udt_schema": catalogSchema, "udt_name": t.Name, "dtd_identifier": itoa(int64(col.Num)),
+				"udt_catalog": c.database, "udt_schema": catalog.SchemaPgCatalog, "udt_name": t.Name, "dtd_identifier": itoa(int64(col.Num)),
 				"is_self_referencing": "NO", "is_identity": "NO", "identity_cycle": "NO", "is_generated": "NEVER", "is_updatable": "YES"}
 			if t.Category == 'A' {
 				f["data_type"] = "ARRAY"
@@ -620,8 +618,8 @@ func fillInfoColumns(c *Conn) [][]value.Datum {
 	for _, d := range c.sortedViews() {
 		table(d)
 	}
-	for _, s := range systemTables() {
-		table(s.def)
+	for _, s := range catalog.Systems() {
+		table(s.Def)
 	}
 	return m.rows
 }
@@ -636,9 +634,9 @@ func yesNo(b bool) string {
 }
 
 func fillInfoConstraints(c *Conn) [][]value.Datum {
-	m := maker(informationSchema, "table_constraints")
+	m := maker(catalog.SchemaInformation, "table_constraints")
 	for _, d := range c.sortedTables() {
-		add := func(name, kind string, k constraintDef) {
+		add := func(name, kind string, k catalog.Constraint) {
 			f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": name, "table_catalog": c.database,
 				"table_schema": d.Schema, "table_name": d.Name, "constraint_type": kind, "is_deferrable": yesNo(k.Deferrable), "initially_deferred": yesNo(k.Deferred), "enforced": "YES"}
 			if kind == "UNIQUE" {
@@ -649,9 +647,9 @@ func fillInfoConstraints(c *Conn) [][]value.Datum {
 		for _, k := range d.Constraints {
 			add(k.Name, constraintWords[k.Type], k)
 		}
-		for _, col := range d.live() {
+		for _, col := range d.Live() {
 			if col.NotNull {
-				add(itoa(int64(c.schemaOID(d.Schema)))+"_"+itoa(int64(d.OID))+"_"+itoa(int64(col.Num))+"_not_null", "CHECK", constraintDef{})
+				add(itoa(int64(c.schemaOID(d.Schema)))+"_"+itoa(int64(d.OID))+"_"+itoa(int64(col.Num))+"_not_null", "CHECK", catalog.Constraint{})
 			}
 		}
 	}
@@ -659,14 +657,14 @@ func fillInfoConstraints(c *Conn) [][]value.Datum {
 }
 
 func fillInfoChecks(c *Conn) [][]value.Datum {
-	m := maker(informationSchema, "check_constraints")
+	m := maker(catalog.SchemaInformation, "check_constraints")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
 			if k.Type == "c" {
 				m.add(fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "check_clause": "((" + k.Expr + "))"})
 			}
 		}
-		for _, col := range d.live() {
+		for _, col := range d.Live() {
 			if col.NotNull {
 				m.add(fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "check_clause": col.Name + " IS NOT NULL",
 					"constraint_name": itoa(int64(c.schemaOID(d.Schema))) + "_" + itoa(int64(d.OID)) + "_" + itoa(int64(col.Num)) + "_not_null"})
@@ -677,13 +675,13 @@ func fillInfoChecks(c *Conn) [][]value.Datum {
 }
 
 func fillInfoKeys(c *Conn) [][]value.Datum {
-	m := maker(informationSchema, "key_column_usage")
+	m := maker(catalog.SchemaInformation, "key_column_usage")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
 			if k.Type == "c" {
 				continue
 			}
-			for i, name := range d.names(k.Columns) {
+			for i, name := range d.Names(k.Columns) {
 				f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "table_catalog": c.database,
 					"table_schema": d.Schema, "table_name": d.Name, "column_name": name, "ordinal_position": i + 1}
 				if k.Type == "f" {
@@ -697,17 +695,17 @@ func fillInfoKeys(c *Conn) [][]value.Datum {
 }
 
 func fillInfoUsage(c *Conn) [][]value.Datum {
-	m := maker(informationSchema, "constraint_column_usage")
+	m := maker(catalog.SchemaInformation, "constraint_column_usage")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
 			t, nums := d, k.Columns
 			if k.Type == "f" {
-				t, nums = c.cat.byOID[k.RefTable], k.RefCols
+				t, nums = c.cat.ByOID[k.RefTable], k.RefCols
 			}
 			if t == nil {
 				continue
 			}
-			for _, name := range t.names(nums) {
+			for _, name := range t.Names(nums) {
 				m.add(fields{"table_catalog": c.database, "table_schema": t.Schema, "table_name": t.Name, "column_name": name,
 					"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name})
 			}
@@ -717,7 +715,7 @@ func fillInfoUsage(c *Conn) [][]value.Datum {
 }
 
 func fillInfoReferences(c *Conn) [][]value.Datum {
-	m := maker(informationSchema, "referential_constraints")
+	m := maker(catalog.SchemaInformation, "referential_constraints")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
 			if k.Type != "f" {
@@ -725,9 +723,9 @@ func fillInfoReferences(c *Conn) [][]value.Datum {
 			}
 			f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "match_option": "NONE",
 				"update_rule": fkActions[k.OnUpdate], "delete_rule": fkActions[k.OnDelete]}
-			if ref := c.cat.byOID[k.RefTable]; ref != nil {
+			if ref := c.cat.ByOID[k.RefTable]; ref != nil {
 				for _, o := range ref.Constraints {
-					if ix := ref.index(o.Index); ix != nil && ix.Unique && sameColumnsSet(k.RefCols, ix.Columns) {
+					if ix := ref.Index(o.Index); ix != nil && ix.Unique && sameColumnsSet(k.RefCols, ix.Columns) {
 						f["unique_constraint_catalog"], f["unique_constraint_schema"], f["unique_constraint_name"] = c.database, ref.Schema, o.Name
 						break
 					}

@@ -8,6 +8,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -19,9 +20,9 @@ import (
 // panic of type failed, which translate catches: an error ends everything, and
 // the checks stay readable.
 type translator struct {
-	cat *catalog
+	cat *catalog.Catalog
 	// relations are temporary and come before all tables.
-	relations map[string]*tableDef
+	relations map[string]*catalog.Table
 	path      []string // search path without pg_catalog
 	loc       *time.Location
 	text      string
@@ -31,11 +32,11 @@ type translator struct {
 	scope    *scope
 	aliases  int
 	depth    int
-	systems  map[*systemTable]bool // catalogue relations that must be filled
-	volatile int                   // calls of volatile functions met so far
-	writes   bool                  // nextval and its like
-	locks    bool                  // FOR UPDATE
-	reads    map[uint32]bool       // tables read in FROM
+	systems  map[*catalog.System]bool // catalogue relations that must be filled
+	volatile int                      // calls of volatile functions met so far
+	writes   bool                     // nextval and its like
+	locks    bool                     // FOR UPDATE
+	reads    map[uint32]bool          // tables read in FROM
 	session  sessionInfo
 	// nullIsFalse is set where NULL and false have the same effect.
 	nullIsFalse bool
@@ -355,13 +356,13 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 		parts = append(parts, p.GetString_().GetSval())
 	}
 	name := parts[len(parts)-1]
-	if len(parts) == 2 && parts[0] != catalogSchema && parts[0] != publicSchema {
-		if _, ok := t.cat.schemas[parts[0]]; !ok {
+	if len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog && parts[0] != catalog.SchemaPublic {
+		if _, ok := t.cat.Schemas[parts[0]]; !ok {
 			t.failAt(n.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
 	}
 	ty := value.Builtin.TypeNamed(name)
-	if ty == nil || len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
+	if ty == nil || len(parts) > 2 || len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog {
 		if strings.HasSuffix(name, "serial") {
 			refuseSQL("CLV-2183", "the type %s here", name)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -61,7 +62,7 @@ type txState struct {
 }
 
 // made notes that a table is created or truncated.
-func (t *txState) made(d *tableDef) {
+func (t *txState) made(d *catalog.Table) {
 	if t.fresh == nil {
 		t.fresh = map[[2]string]bool{}
 	}
@@ -483,7 +484,7 @@ func (c *Conn) checkGeneration() error {
 	} else if err := c.genStmt.Reset(); err != nil {
 		return err
 	}
-	if c.cat == nil || c.cat.generation != gen {
+	if c.cat == nil || c.cat.Generation != gen {
 		return c.loadCatalog(gen)
 	}
 	return nil

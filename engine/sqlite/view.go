@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -20,15 +21,8 @@ import (
 // translated with its query in its place. The query is kept with the schemas of its
 // tables, so that it means the same whatever the search_path.
 
-// viewDef is a view's query.
-type viewDef struct {
-	Query string   `json:"query"` // PostgreSQL's text
-	Refs  []uint32 `json:"refs"`  // the tables and views that it reads
-	Star  bool     `json:"star,omitempty"`
-}
-
 // viewColumns are the columns of a view's query, under the names given.
-func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []columnDef {
+func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []catalog.Column {
 	s := t.scope
 	t.scope = nil
 	q := t.query(query, queryOptions{resolve: true})
@@ -39,7 +33,7 @@ func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []co
 	if len(t.params) > 0 {
 		failf(sqlstate.UndefinedParameter, "there is no parameter $1")
 	}
-	var cols []columnDef
+	var cols []catalog.Column
 	for i, target := range q.targets {
 		name := target.name
 		if i < len(names) {
@@ -53,7 +47,7 @@ func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []co
 		if value.ClassOf(target.e.typ) == value.ClassNone {
 			refuseSQL("CLV-2195", "a view with a column of type %s", value.TypeName(target.e.typ))
 		}
-		cols = append(cols, columnDef{Num: int16(i + 1), Name: name, Type: target.e.typ, Mod: target.e.mod})
+		cols = append(cols, catalog.Column{Num: int16(i + 1), Name: name, Type: target.e.typ, Mod: target.e.mod})
 	}
 	return cols
 }
@@ -70,17 +64,17 @@ func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 		refuseSQL("CLV-2199", "this query of a view")
 	}
 	schema, name := c.creationSchema(s.View), s.View.Relname
-	old := c.cat.views[objectKey(schema, name)]
+	old := c.cat.Views[catalog.Key(schema, name)]
 	if old == nil || !s.Replace {
 		c.checkNewName(schema, name)
 	}
-	d := &tableDef{Schema: schema, Name: name, Columns: c.viewColumns(t, s.Query, s.Aliases), view: &viewDef{}}
+	d := &catalog.Table{Schema: schema, Name: name, Columns: c.viewColumns(t, s.Query, s.Aliases), Viewed: &catalog.View{}}
 	if len(d.Columns) == 0 {
 		refuseSQL("CLV-2200", "a view without columns")
 	}
 	query := proto.Clone(s.Query).(*pg.Node)
 	named := (len(s.Aliases) == 0 || !starred(query)) && nameColumns(query, d.Columns)
-	c.qualify(t, query, d.view)
+	c.qualify(t, query, d.Viewed)
 	tree, err := syntaxTree("SELECT 1") // for its version
 	c.must(err)
 	tree.Stmts[0].Stmt = query
@@ -95,14 +89,14 @@ func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 		}
 		text = "SELECT v." + strings.Join(names, ", v.") + " FROM (" + text + ") AS v (" + strings.Join(names, ", ") + ")"
 	}
-	d.view.Query = text
+	d.Viewed.Query = text
 	if old == nil {
 		d.OID = c.mustOID()
 	} else {
 		replaces(old, d)
 		d.OID, d.Comment = old.OID, old.Comment
 	}
-	d.View = d.view
+	d.View = d.Viewed
 	c.must(c.saveObject(d.OID, "view", d))
 }
 
@@ -120,7 +114,7 @@ func starred(query *pg.Node) bool {
 
 // nameColumns gives the columns of a query their names; it returns false if that
 // cannot be done in its list of columns. The star of one table is written out.
-func nameColumns(query *pg.Node, cols []columnDef) bool {
+func nameColumns(query *pg.Node, cols []catalog.Column) bool {
 	s := query.GetSelectStmt()
 	for s.GetLarg() != nil {
 		s = s.Larg
@@ -156,7 +150,7 @@ func nameColumns(query *pg.Node, cols []columnDef) bool {
 }
 
 // replaces checks that a new view can stand for an old one.
-func replaces(old, d *tableDef) {
+func replaces(old, d *catalog.Table) {
 	if len(d.Columns) < len(old.Columns) {
 		failf("42P16", "cannot drop columns from view")
 	}
@@ -173,7 +167,7 @@ func replaces(old, d *tableDef) {
 }
 
 // qualify names the schemas of the tables in a view's query, and notes them.
-func (c *Conn) qualify(t *translator, query *pg.Node, v *viewDef) {
+func (c *Conn) qualify(t *translator, query *pg.Node, v *catalog.View) {
 	ctes := map[string]bool{}
 	eachMessage(query.ProtoReflect(), func(m protoreflect.Message) {
 		switch x := m.Interface().(type) {
@@ -197,7 +191,7 @@ func (c *Conn) qualify(t *translator, query *pg.Node, v *viewDef) {
 			return
 		}
 		d := t.findRelation(r)
-		if d.relation {
+		if d.Relation {
 			refuseSQL("CLV-2203", "a view of a temporary relation")
 		}
 		r.Schemaname = d.Schema
@@ -226,8 +220,8 @@ func eachMessage(m protoreflect.Message, fn func(protoreflect.Message)) {
 }
 
 // viewItem translates a view in FROM: it sees nothing of the statement around it.
-func (t *translator) viewItem(v *pg.RangeVar, d *tableDef) (string, *rte) {
-	tree, err := syntaxTree(d.view.Query)
+func (t *translator) viewItem(v *pg.RangeVar, d *catalog.Table) (string, *rte) {
+	tree, err := syntaxTree(d.Viewed.Query)
 	if err != nil || len(tree.Stmts) != 1 {
 		failf(sqlstate.DataCorrupted, "the definition of the view \"%s\" cannot be read", d.Name)
 	}
@@ -258,16 +252,16 @@ func (t *translator) viewItem(v *pg.RangeVar, d *tableDef) (string, *rte) {
 }
 
 // notView refuses what is for tables only.
-func notView(d *tableDef) {
-	if d.view != nil {
+func notView(d *catalog.Table) {
+	if d.Viewed != nil {
 		fail(sqlstate.Refusal("CLV-2205", `the relation "%s" is a view: on a SQLite shard it can only be read`, d.Name).
 			WithHint("Name the table."))
 	}
 }
 
-func (c *Conn) sortedViews() []*tableDef {
-	out := make([]*tableDef, 0, len(c.cat.views))
-	for _, d := range c.cat.views {
+func (c *Conn) sortedViews() []*catalog.Table {
+	out := make([]*catalog.Table, 0, len(c.cat.Views))
+	for _, d := range c.cat.Views {
 		out = append(out, d)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].OID < out[j].OID })
@@ -275,9 +269,9 @@ func (c *Conn) sortedViews() []*tableDef {
 }
 
 // usedByViews refuses to change columns and names that views rely on.
-func (c *Conn) usedByViews(d *tableDef, onlyStar bool) {
+func (c *Conn) usedByViews(d *catalog.Table, onlyStar bool) {
 	for _, v := range c.sortedViews() {
-		if slices.Contains(v.view.Refs, d.OID) && (!onlyStar || v.view.Star) {
+		if slices.Contains(v.Viewed.Refs, d.OID) && (!onlyStar || v.Viewed.Star) {
 			fail(sqlstate.Refusal("CLV-2206", `the view "%s" reads the table "%s", and would have to follow its change`, v.Name, d.Name).
 				WithHint("Drop the view first, and make it again afterwards."))
 		}
@@ -285,7 +279,7 @@ func (c *Conn) usedByViews(d *tableDef, onlyStar bool) {
 }
 
 // dropViews drops views, and with cascade those that read them.
-func (c *Conn) dropViews(list []*tableDef, cascade bool) {
+func (c *Conn) dropViews(list []*catalog.Table, cascade bool) {
 	going := map[uint32]bool{}
 	for _, d := range list {
 		going[d.OID] = true
@@ -299,7 +293,7 @@ func (c *Conn) dropViews(list []*tableDef, cascade bool) {
 }
 
 // dependentViews adds the views that read what goes, or refuses.
-func (c *Conn) dependentViews(list []*tableDef, going map[uint32]bool, what string, cascade bool) {
+func (c *Conn) dependentViews(list []*catalog.Table, going map[uint32]bool, what string, cascade bool) {
 	var more []string
 	defer func() {
 		e := sqlstate.New("00000", "drop cascades to %d other objects", len(more))
@@ -316,11 +310,11 @@ func (c *Conn) dependentViews(list []*tableDef, going map[uint32]bool, what stri
 	for again := true; again; {
 		again = false
 		for _, v := range c.sortedViews() {
-			if going[v.OID] || !slices.ContainsFunc(v.view.Refs, func(oid uint32) bool { return going[oid] }) {
+			if going[v.OID] || !slices.ContainsFunc(v.Viewed.Refs, func(oid uint32) bool { return going[oid] }) {
 				continue
 			}
 			if !cascade {
-				d := list[slices.IndexFunc(list, func(d *tableDef) bool { return slices.Contains(v.view.Refs, d.OID) })]
+				d := list[slices.IndexFunc(list, func(d *catalog.Table) bool { return slices.Contains(v.Viewed.Refs, d.OID) })]
 				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop %s %s because other objects depend on it", what, d.Name).
 					WithDetail("view %s depends on %s %s", v.Name, what, d.Name).
 					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
@@ -333,14 +327,14 @@ func (c *Conn) dependentViews(list []*tableDef, going map[uint32]bool, what stri
 
 // dropView is DROP VIEW.
 func (c *Conn) dropView(t *translator, s *pg.DropStmt) {
-	var list []*tableDef
+	var list []*catalog.Table
 	for _, o := range s.Objects {
 		r := rangeVarOf(o)
 		d := c.findForDrop(t, r, s.MissingOk, "view")
 		if d == nil {
 			continue
 		}
-		if d.view == nil {
+		if d.Viewed == nil {
 			fail(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a view", d.Name).WithHint("Use DROP TABLE to remove a table."))
 		}
 		list = append(list, d)
@@ -350,9 +344,9 @@ func (c *Conn) dropView(t *translator, s *pg.DropStmt) {
 
 // viewText is a view's query as pg_get_viewdef gives it.
 func (c *Conn) viewText(oid uint32) (string, bool) {
-	for _, d := range c.cat.views {
+	for _, d := range c.cat.Views {
 		if d.OID == oid {
-			return " " + strings.TrimSpace(d.view.Query) + ";", true
+			return " " + strings.TrimSpace(d.Viewed.Query) + ";", true
 		}
 	}
 	return "", false

@@ -7,6 +7,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -32,17 +33,17 @@ func OpenVirtual(schema string, tables []engine.VirtualTable) (engine.Conn, erro
 		return nil, err
 	}
 	c.readonly = true
-	cat := newCatalog()
-	cat.generation = 1
-	if cat.schemas[schema] == nil {
-		cat.schemas[schema] = &schemaDef{OID: firstUserOID, Name: schema}
+	cat := catalog.New()
+	cat.Generation = 1
+	if cat.Schemas[schema] == nil {
+		cat.Schemas[schema] = &catalog.Schema{OID: catalog.FirstUserOID, Name: schema}
 	}
 	c.settings.start["search_path"] = schema + ", public"
-	c.settings.path = []string{schema, publicSchema}
+	c.settings.path = []string{schema, catalog.SchemaPublic}
 	for i := range tables {
 		oid := tables[i].OID
 		if oid == 0 {
-			oid = uint32(firstUserOID + 1 + i)
+			oid = uint32(catalog.FirstUserOID + 1 + i)
 		}
 		if err := c.addVirtual(cat, schema, &tables[i], oid); err != nil {
 			c.Close()
@@ -53,24 +54,24 @@ func OpenVirtual(schema string, tables []engine.VirtualTable) (engine.Conn, erro
 	return c, nil
 }
 
-func (c *Conn) addVirtual(cat *catalog, schema string, t *engine.VirtualTable, oid uint32) error {
-	d := &tableDef{OID: oid, Schema: schema, Name: t.Name, static: true}
+func (c *Conn) addVirtual(cat *catalog.Catalog, schema string, t *engine.VirtualTable, oid uint32) error {
+	d := &catalog.Table{OID: oid, Schema: schema, Name: t.Name, Static: true}
 	var cols, marks []string
 	for i, col := range t.Columns {
 		if value.ClassOf(col.OID) == value.ClassNone {
 			return fmt.Errorf("sqlite: virtual column %s.%s has type %d, which has no values here", t.Name, col.Name, col.OID)
 		}
-		d.Columns = append(d.Columns, columnDef{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: -1})
+		d.Columns = append(d.Columns, catalog.Column{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: -1})
 		cols, marks = append(cols, quote.Ident(col.Name)), append(marks, "?")
 	}
-	cat.add(d)
-	if err := c.exec("CREATE TABLE main." + quote.Ident(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
+	cat.Add(d)
+	if err := c.exec("CREATE TABLE main." + quote.Ident(d.SQLName()) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
 		return err
 	}
 	if len(t.Rows) == 0 {
 		return nil
 	}
-	stmt, _, err := c.db.PrepareTransient("INSERT INTO main." + quote.Ident(d.sqlName()) + " VALUES (" + strings.Join(marks, ", ") + ")")
+	stmt, _, err := c.db.PrepareTransient("INSERT INTO main." + quote.Ident(d.SQLName()) + " VALUES (" + strings.Join(marks, ", ") + ")")
 	if err != nil {
 		return err
 	}
