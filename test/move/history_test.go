@@ -385,8 +385,8 @@ func (h *histories) judge(what string, err error) {
 
 // may says which errors are documented (docs/consistency.md, docs/moving.md).
 func (h *histories) may(what, code, text string) bool {
-	if (code == "57P03" || code == "08007" || code == "40001") && strings.Contains(text, "lease") {
-		return true // the machine stood still for longer than a lease
+	if (code == "57P03" || code == "08007" || code == "40001") && (strings.Contains(text, "lease") || strings.Contains(text, "the directory could not be asked")) {
+		return true // the machine stood still for longer than a lease, or than a router waits for its directory
 	}
 	if h.havoc.Load() && slices.Contains([]string{"40001", "40P01", "55P03", "57P03", "57P01", "08006", "08007", "lost"}, code) {
 		return true
