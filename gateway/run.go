@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/internal/pgbackend"
@@ -66,7 +67,7 @@ type unitRun struct {
 	// held are its WITH HOLD cursors.
 	held several.Held
 	// progress is what cleave.sessions shows of a statement over several shards.
-	progress atomic.Pointer[several.Progress]
+	progress atomic.Pointer[explain.Progress]
 
 	// resolve sends what was parsed and waits; values makes ids and the values of sequences.
 	resolve func() error

@@ -11,6 +11,8 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/sortkey"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -145,9 +147,9 @@ const (
 // not known here.
 func printerOf(oid uint32) printer {
 	switch oid {
-	case pgFloat4, pgFloat8:
+	case pgoid.Float4, pgoid.Float8:
 		return printFloat
-	case pgDate, pgTimestamp, pgTimestamptz:
+	case pgoid.Date, pgoid.Timestamp, pgoid.Timestamptz:
 		t, _ := keyspace.TypeByOID(oid)
 		return func(dst, v []byte) ([]byte, error) {
 			k, err := keyspace.ParseBinary(t, v)
@@ -161,13 +163,13 @@ func printerOf(oid uint32) printer {
 	case oidFloat4s, oidFloat8s:
 		return printArray(printFloat)
 	case oidDates:
-		return printArray(printerOf(pgDate))
+		return printArray(printerOf(pgoid.Date))
 	case oidTimestamps:
-		return printArray(printerOf(pgTimestamp))
+		return printArray(printerOf(pgoid.Timestamp))
 	case oidTimestamptzs:
-		return printArray(printerOf(pgTimestamptz))
+		return printArray(printerOf(pgoid.Timestamptz))
 	case oidTstzrange:
-		return printRange(printerOf(pgTimestamptz))
+		return printRange(printerOf(pgoid.Timestamptz))
 	}
 	return nil
 }
@@ -181,7 +183,7 @@ func printFloat(dst, v []byte) ([]byte, error) {
 	case 8:
 		f = math.Float64frombits(binary.BigEndian.Uint64(v))
 	default:
-		return dst, errValue
+		return dst, sortkey.ErrValue
 	}
 	switch {
 	case math.IsNaN(f):
@@ -196,7 +198,7 @@ func printFloat(dst, v []byte) ([]byte, error) {
 
 func printPoint(dst, v []byte) ([]byte, error) {
 	if len(v) != 16 {
-		return dst, errValue
+		return dst, sortkey.ErrValue
 	}
 	dst, _ = printFloat(append(dst, '('), v[:8])
 	dst, _ = printFloat(append(dst, ','), v[8:])
@@ -207,14 +209,14 @@ func printPoint(dst, v []byte) ([]byte, error) {
 func printArray(element printer) printer {
 	return func(dst, v []byte) ([]byte, error) {
 		if len(v) < 12 {
-			return dst, errValue
+			return dst, sortkey.ErrValue
 		}
 		n := int(binary.BigEndian.Uint32(v))
 		if n == 0 {
 			return append(dst, "{}"...), nil
 		}
 		if n > 6 || len(v) < 12+8*n {
-			return dst, errValue
+			return dst, sortkey.ErrValue
 		}
 		dims := make([]int, n)
 		var bounds strings.Builder
@@ -224,7 +226,7 @@ func printArray(element printer) printer {
 			dims[i] = int(int32(binary.BigEndian.Uint32(v[12+8*i:])))
 			plain = plain && low == 1
 			if dims[i] <= 0 {
-				return dst, errValue
+				return dst, sortkey.ErrValue
 			}
 			fmt.Fprintf(&bounds, "[%d:%d]", low, low+dims[i]-1)
 		}
@@ -264,7 +266,7 @@ func printArray(element printer) printer {
 		}
 		err := level(0)
 		if err == nil && len(rest) > 0 {
-			err = errValue
+			err = sortkey.ErrValue
 		}
 		return dst, err
 	}
@@ -273,7 +275,7 @@ func printArray(element printer) printer {
 // sized takes a value with its length in front.
 func sized(rest *[]byte) (v []byte, isNull bool, err error) {
 	if len(*rest) < 4 {
-		return nil, false, errValue
+		return nil, false, sortkey.ErrValue
 	}
 	n := int(int32(binary.BigEndian.Uint32(*rest)))
 	*rest = (*rest)[4:]
@@ -281,7 +283,7 @@ func sized(rest *[]byte) (v []byte, isNull bool, err error) {
 	case n == -1:
 		return nil, true, nil
 	case n < 0 || n > len(*rest):
-		return nil, false, errValue
+		return nil, false, sortkey.ErrValue
 	}
 	v, *rest = (*rest)[:n], (*rest)[n:]
 	return v, false, nil
@@ -292,7 +294,7 @@ func printRange(element printer) printer {
 	const empty, lowClosed, highClosed, lowInfinite, highInfinite = 1, 2, 4, 8, 16
 	return func(dst, v []byte) ([]byte, error) {
 		if len(v) == 0 {
-			return dst, errValue
+			return dst, sortkey.ErrValue
 		}
 		flags, rest := v[0], v[1:]
 		if flags&empty != 0 {
@@ -304,7 +306,7 @@ func printRange(element printer) printer {
 			}
 			e, isNull, err := sized(&rest)
 			if err != nil || isNull {
-				return errValue
+				return sortkey.ErrValue
 			}
 			dst = append(dst, '"')
 			dst, err = element(dst, e)
@@ -386,7 +388,7 @@ func disordered(style, order string) bool {
 
 // senders are the functions that give the binary form of the types that have printers.
 var senders = map[uint32]string{
-	pgFloat4: "float4send", pgFloat8: "float8send", pgDate: "date_send", pgTimestamp: "timestamp_send", pgTimestamptz: "timestamptz_send", oidPoint: "point_send",
+	pgoid.Float4: "float4send", pgoid.Float8: "float8send", pgoid.Date: "date_send", pgoid.Timestamp: "timestamp_send", pgoid.Timestamptz: "timestamptz_send", oidPoint: "point_send",
 	oidFloat4s: "array_send", oidFloat8s: "array_send", oidDates: "array_send", oidTimestamps: "array_send", oidTimestamptzs: "array_send", oidTstzrange: "range_send",
 }
 
@@ -465,11 +467,11 @@ func Faithful(s *executor.Settings, columns []byte) error {
 	for _, f := range fieldsOf(columns) {
 		ok := unstyled[f.TypeOID] || readBack[f.TypeOID]
 		switch f.TypeOID {
-		case pgFloat4, pgFloat8:
+		case pgoid.Float4, pgoid.Float8:
 			ok = !u.rounded
-		case pgTimestamptz:
+		case pgoid.Timestamptz:
 			ok = !u.zones
-		case pgDate, pgTimestamp:
+		case pgoid.Date, pgoid.Timestamp:
 			ok = !u.days
 		}
 		if !ok {
@@ -483,7 +485,7 @@ func Faithful(s *executor.Settings, columns []byte) error {
 // readBack are types, besides unstyled, whose texts are read back as what they are under the settings that printed them; dates are
 // where [disordered] does not hold.
 var readBack = map[uint32]bool{
-	pgBytea: true, pgDate: true, pgTimestamp: true, pgInterval: true, pgMoney: true, oidJSON: true, oidJSONB: true,
+	pgoid.Bytea: true, pgoid.Date: true, pgoid.Timestamp: true, pgoid.Interval: true, pgoid.Money: true, oidJSON: true, oidJSONB: true,
 }
 
 // isTrue reports whether a value is certainly one that PostgreSQL takes for on.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/sortkey"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 )
@@ -18,7 +20,7 @@ type sorting struct {
 }
 
 // keysOf returns the keys of a plan, nil if its order is PostgreSQL's to know.
-func (c *runner) keysOf(ctx context.Context, e *execution, parts []*part, q request) (*keys, error) {
+func (c *runner) keysOf(ctx context.Context, e *execution, parts []*part, q request) (*sortkey.Keys, error) {
 	plan := e.st.Plan
 	s := c.shared.sorting(plan)
 	if s == nil {
@@ -27,9 +29,9 @@ func (c *runner) keysOf(ctx context.Context, e *execution, parts []*part, q requ
 			return nil, err
 		}
 		s = &sorting{fields: d.fields}
-		k, ok := newKeys(plan.Combine.Order, d.fields, []int16{1})
+		k, ok := sortkey.New(plan.Combine.Order, d.fields, []int16{1})
 		if ok {
-			if s.mergeable, err = c.bytewise(e, parts, k, q); err != nil {
+			if s.mergeable, err = c.bytewise(e, parts, k, len(d.fields), q); err != nil {
 				return nil, err
 			}
 		}
@@ -38,8 +40,8 @@ func (c *runner) keysOf(ctx context.Context, e *execution, parts []*part, q requ
 	if !s.mergeable {
 		return nil, nil
 	}
-	k, ok := newKeys(plan.Combine.Order, s.fields, q.results)
-	if !ok || k.restyled(s.fields, q.results, c.host.Settings()) {
+	k, ok := sortkey.New(plan.Combine.Order, s.fields, q.results)
+	if !ok || restyled(k, s.fields, q.results, c.host.Settings()) {
 		// A text from which the value cannot be read: PostgreSQL sorts the values
 		// and prints them for the client.
 		return nil, nil
@@ -49,23 +51,23 @@ func (c *runner) keysOf(ctx context.Context, e *execution, parts []*part, q requ
 
 // restyled reports whether the session's settings print one of the keys so that its
 // text does not give the value back: rounded, or in another style than the encoders read.
-func (k *keys) restyled(fields []wire.Field, formats []int16, s *executor.Settings) bool {
+func restyled(k *sortkey.Keys, fields []wire.Field, formats []int16, s *executor.Settings) bool {
 	style, _ := dateStyle(s)
-	for _, o := range k.order {
-		if wire.FormatAt(formats, o.at) != 0 {
+	for _, at := range k.At() {
+		if wire.FormatAt(formats, at) != 0 {
 			continue
 		}
-		switch fields[o.at].TypeOID {
-		case pgFloat4, pgFloat8:
+		switch fields[at].TypeOID {
+		case pgoid.Float4, pgoid.Float8:
 			v := s.Text("extra_float_digits")
 			if n, ok := Number(v, false); v != "" && (!ok || n < 1) {
 				return true
 			}
-		case pgDate, pgTimestamp, pgTimestamptz:
+		case pgoid.Date, pgoid.Timestamp, pgoid.Timestamptz:
 			if style != "iso" {
 				return true
 			}
-		case pgBytea:
+		case pgoid.Bytea:
 			if v := s.Text("bytea_output"); v != "" && !strings.EqualFold(v, "hex") {
 				return true
 			}
@@ -76,13 +78,11 @@ func (k *keys) restyled(fields []wire.Field, formats []int16, s *executor.Settin
 
 // bytewise reports whether the texts among the keys are sorted by their bytes on
 // every part: by a collation that says so, or by the database's if that does.
-func (c *runner) bytewise(e *execution, parts []*part, k *keys, q request) (bool, error) {
+func (c *runner) bytewise(e *execution, parts []*part, k *sortkey.Keys, columns int, q request) (bool, error) {
 	plan := e.st.Plan
 	var ask []string
-	for i := range k.order {
-		if k.order[i].collated {
-			ask = append(ask, "pg_catalog.pg_collation_for(f.c"+strconv.Itoa(k.order[i].at+1)+")::text")
-		}
+	for _, at := range k.Collated() {
+		ask = append(ask, "pg_catalog.pg_collation_for(f.c"+strconv.Itoa(at+1)+")::text")
 	}
 	if len(ask) == 0 {
 		return true, nil
@@ -99,7 +99,7 @@ func (c *runner) bytewise(e *execution, parts []*part, k *keys, q request) (bool
 	if plain > 0 {
 		return plain == len(parts) && !strings.Contains(strings.ToUpper(plan.Text), "COLLATE"), nil
 	}
-	names := make([]string, k.columns)
+	names := make([]string, columns)
 	for i := range names {
 		names[i] = "c" + strconv.Itoa(i+1)
 	}
@@ -109,13 +109,13 @@ func (c *runner) bytewise(e *execution, parts []*part, k *keys, q request) (bool
 	if err != nil {
 		return false, err
 	}
-	row, err := s.next()
+	row, err := s.Next()
 	if err != nil || row == nil {
 		return false, err
 	}
 	ofDatabase := false
 	for i := range ask {
-		v, isNull := column(row, i)
+		v, isNull := sortkey.Column(row, i)
 		switch name := strings.TrimPrefix(string(v), "pg_catalog."); {
 		case isNull:
 			return false, s.rest()
@@ -140,7 +140,7 @@ func (c *runner) bytewise(e *execution, parts []*part, k *keys, q request) (bool
 // rest reads the answer to its end.
 func (s *stream) rest() error {
 	for {
-		if row, err := s.next(); row == nil || err != nil {
+		if row, err := s.Next(); row == nil || err != nil {
 			return err
 		}
 	}

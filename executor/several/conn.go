@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/shardmap"
@@ -80,7 +81,7 @@ var _ engine.Conn = (*Conn)(nil)
 func New(shared *Shared, host Host, opt Options) *Conn {
 	c := &Conn{wake: make(chan struct{})}
 	c.open(shared.ex, host)
-	c.progress = new(Progress)
+	c.Trace = explain.NewTrace()
 	c.prepared = pgbackend.Statements[*prepared]{Max: portalMax}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: (*portal).end}
 	c.cursors = pgbackend.Portals[*cursor]{Gone: (*cursor).end}

@@ -638,7 +638,7 @@ func (j *copyIn) end() (string, error) {
 	total, first := int64(0), int64(0)
 	var failed error
 	for i, t := range j.parts {
-		_, err := t.s.next()
+		_, err := t.s.Next()
 		if err == nil {
 			if n := counted(t.s.tag); j.index != nil || i == 0 {
 				total += n

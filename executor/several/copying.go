@@ -37,7 +37,7 @@ func (c *Conn) copyFrame(f wire.Frame) {
 	switch f.Type() {
 	case wire.CopyDataF:
 		if k.err == nil {
-			c.progress.bytes.Add(int64(len(f.Body())))
+			c.Progress().Add(0, int64(len(f.Body())))
 			k.err = k.job.take(f.Body())
 		}
 		return

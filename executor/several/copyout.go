@@ -145,7 +145,7 @@ func (c *runner) startCopyQuery(ctx context.Context, e *execution) (job, error) 
 		return nil, err
 	}
 	for {
-		if b, err := s.next(); err != nil {
+		if b, err := s.Next(); err != nil {
 			return nil, err
 		} else if b == nil {
 			break

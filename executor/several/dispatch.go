@@ -262,7 +262,7 @@ func (r *relay) end() (string, error) {
 	if err := r.s.endCopy(wire.AppendEmpty(nil, wire.CopyDoneF)); err != nil {
 		return "", err
 	}
-	if _, err := r.s.next(); err != nil {
+	if _, err := r.s.Next(); err != nil {
 		return "", err
 	}
 	return r.s.tag, nil

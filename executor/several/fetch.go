@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -236,8 +237,8 @@ func (k *cursor) sameStyle(c *runner) bool {
 
 // unstyled are types whose text depends on none of the styles.
 var unstyled = map[uint32]bool{
-	pgBool: true, pgChar: true, pgName: true, pgInt8: true, pgInt2: true, pgInt4: true, pgText: true, pgOID: true,
-	pgBpchar: true, pgVarchar: true, pgTime: true, pgTimetz: true, pgNumeric: true, pgUUID: true,
+	pgoid.Bool: true, pgoid.Char: true, pgoid.Name: true, pgoid.Int8: true, pgoid.Int2: true, pgoid.Int4: true, pgoid.Text: true, pgoid.OID: true,
+	pgoid.Bpchar: true, pgoid.Varchar: true, pgoid.Time: true, pgoid.Timetz: true, pgoid.Numeric: true, pgoid.UUID: true,
 }
 
 // convertedMax bounds the parameters of one question to the shard that knows all types.
@@ -271,7 +272,7 @@ func (f *fetch) convert(out []byte, from int) ([]byte, error) {
 				}
 				oid, is := fields[i].TypeOID, wire.FormatAt(f.k.e.results, i)
 				if is == wire.FormatAt(f.results, i) { // it stays what it is
-					oid = []uint32{pgText, pgBytea}[is]
+					oid = []uint32{pgoid.Text, pgoid.Bytea}[is]
 				}
 				q.oids = append(q.oids, oid)
 				q.formats = append(q.formats, is)
@@ -288,7 +289,7 @@ func (f *fetch) convert(out []byte, from int) ([]byte, error) {
 			return out, err
 		}
 		for {
-			row, err := s.next()
+			row, err := s.Next()
 			if err != nil {
 				return out, err
 			}

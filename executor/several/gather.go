@@ -9,6 +9,8 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -261,7 +263,7 @@ func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
 // numbers elsewhere, or, as names do, a collation that a column's own would be at odds with.
 func (r *fetched) unfit() bool {
 	for i := range r.fields {
-		if o := r.fields[i].TypeOID; o >= firstUserOID || o == pgName || o == oidNameArray {
+		if o := r.fields[i].TypeOID; o >= firstUserOID || o == pgoid.Name || o == pgoid.NameArray {
 			return true
 		}
 	}
@@ -554,7 +556,7 @@ func (g *gather) step(out []byte, rows int32) ([]byte, bool, string, error) {
 		return append(out, b...), false, "", nil
 	}
 	if g.scratch != nil {
-		g.c.note(Step{Name: "text", Shard: g.scratch.conn.Shard(), Rows: g.scratch.rows, Bytes: g.scratch.bytes, Took: time.Since(g.scratch.sent)})
+		g.c.Note(explain.Step{Name: "text", Shard: g.scratch.conn.Shard(), Rows: g.scratch.rows, Bytes: g.scratch.bytes, Took: time.Since(g.scratch.sent)})
 	}
 	g.stop()
 	return out, true, "SELECT", nil

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 )
-
-const oidTimestamptz = 1184
 
 // clocked returns the execution with one more parameter: the time at which the
 // transaction began (Plan.Clock).
@@ -18,10 +17,10 @@ func (c *transaction) clocked(ctx context.Context, e *execution) (*execution, er
 		return nil, err
 	}
 	in := e.inputs()
-	in.add(oidTimestamptz, 0, []byte(now))
+	in.add(pgoid.Timestamptz, 0, []byte(now))
 	next, desc, args := *e, *e.desc, *e.args
 	desc.params = append(slices.Clone(e.desc.params), make([]uint32, len(in.oids)-len(e.desc.params))...)
-	desc.params[len(desc.params)-1] = oidTimestamptz
+	desc.params[len(desc.params)-1] = pgoid.Timestamptz
 	args.Formats, args.Values = in.formats, in.values
 	next.desc, next.args = &desc, &args
 	return &next, nil
@@ -56,7 +55,7 @@ func (in inputs) typed(text string) []uint32 {
 			if &oids[0] == &in.oids[0] {
 				oids = append([]uint32(nil), oids...)
 			}
-			oids[i] = oidText
+			oids[i] = pgoid.Text
 		}
 	}
 	return oids

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
@@ -307,7 +308,7 @@ func (c *runner) cast(ctx context.Context, values [][]byte, from string, to keys
 	}
 	q := request{text: "SELECT v::" + from + "::" + to.String() + " FROM pg_catalog.unnest($1::text[]) WITH ORDINALITY AS u(v, n) ORDER BY n"}
 	q.carry(0, nil, []uint32{to.OID()})
-	q.add(oidTextArray, 1, textArray(rows, 0))
+	q.add(pgoid.TextArray, 1, textArray(rows, 0))
 	s, err := c.send(p, q)
 	if err != nil {
 		return nil, err
@@ -315,7 +316,7 @@ func (c *runner) cast(ctx context.Context, values [][]byte, from string, to keys
 	set := &rowset{}
 	left := c.shared.defaults.allowance(c.host.Settings())
 	for {
-		body, err := s.next()
+		body, err := s.Next()
 		if err != nil {
 			return nil, err
 		}
@@ -347,7 +348,7 @@ func (i *inserting) finish() (job, error) {
 		mine := i.byShard[i.shards[n]]
 		var got [][]byte
 		for {
-			body, err := s.next()
+			body, err := s.Next()
 			if err != nil {
 				return nil, err
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -170,7 +171,7 @@ func (m *modifying) keysAt(p *part, t *shardmap.Table, table string, ctids []str
 			WithHint("ALTER TABLE %s ADD PRIMARY KEY (...)", t.QualifiedName())
 	}
 	q := request{text: "SELECT " + strings.Join(names, ", ") + " FROM " + table + " WHERE ctid = ANY ($1)"}
-	q.add(oidTIDArray, 0, []byte(`{"`+strings.Join(ctids, `","`)+`"}`))
+	q.add(pgoid.TIDArray, 0, []byte(`{"`+strings.Join(ctids, `","`)+`"}`))
 	q.carry(0, nil, columnOIDs(key, nil))
 	s, err := m.c.send(p, q)
 	if err != nil {

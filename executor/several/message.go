@@ -359,7 +359,7 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		}
 	}()
 	if p.job == nil {
-		c.progress.reset()
+		c.Progress().Reset()
 		if rows > 0 {
 			p.e.portion = min(rows, portionMax)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
@@ -19,7 +20,7 @@ func (c *runner) startModify(ctx context.Context, e *execution) (job, error) {
 	m := &modifying{c: c, e: e, m: e.st.Plan.Modify, left: c.shared.defaults.allowance(c.host.Settings())}
 	m.base = e.parameters()
 	if m.m.Move != nil {
-		m.base.add(oidTIDArray, 0, []byte("{}"))
+		m.base.add(pgoid.TIDArray, 0, []byte("{}"))
 	}
 	for _, st := range m.m.Reads {
 		set, err := c.collect(ctx, e, st, m.left)
@@ -157,7 +158,7 @@ func (m *modifying) make(p *planner.MadePlan) error {
 		set.types[i] = assigned(set.fields[i], set.types[i], col)
 	}
 	for _, col := range p.Columns[own:] {
-		set.fields, set.types = append(set.fields, wire.Field{Name: col.Name, TypeOID: oidText}), append(set.types, col.Type)
+		set.fields, set.types = append(set.fields, wire.Field{Name: col.Name, TypeOID: pgoid.Text}), append(set.types, col.Type)
 	}
 	return m.c.make(set.rows, p.Values)
 }
@@ -278,7 +279,7 @@ func (j *modified) stop() {
 func (m *modifying) all(s *stream) ([][]byte, error) {
 	var rows [][]byte
 	for {
-		body, err := s.next()
+		body, err := s.Next()
 		if err != nil || body == nil {
 			return rows, err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -28,17 +29,9 @@ type rowset struct {
 	bytes  int64
 }
 
-const (
-	// firstUserOID: types from here on are a database's own. Here they have the
-	// numbers that clients know, those of the default shard.
-	firstUserOID = executor.FirstUserOID
-	oidText      = 25
-	oidRecord    = 2249
-
-	oidRecordArray = 2287
-	oidTextArray   = 1009
-	oidTIDArray    = 1010
-)
+// firstUserOID: types from here on are a database's own. Here they have the
+// numbers that clients know, those of the default shard.
+const firstUserOID = executor.FirstUserOID
 
 // parameters are those of an execution's texts: the client's, then the time of the
 // transaction. The slices are the caller's.
@@ -56,7 +49,7 @@ func (e *execution) parameters() (q request) {
 		}
 	}
 	if p := e.st.Plan; p == nil || !p.Clock {
-		q.add(oidTimestamptz, 0, nil) // the time's place stays free
+		q.add(pgoid.Timestamptz, 0, nil) // the time's place stays free
 	}
 	return q
 }
@@ -99,7 +92,7 @@ func (q *request) only(text string) {
 	}
 	for i := range q.values {
 		if !used[i+1] {
-			q.oids[i], q.formats[i], q.values[i] = oidText, 0, nil
+			q.oids[i], q.formats[i], q.values[i] = pgoid.Text, 0, nil
 		}
 	}
 }
@@ -243,7 +236,7 @@ func (c *runner) typeNames(p *part, fields []wire.Field) ([]string, error) {
 	}
 	var ask []string
 	for i, f := range fields {
-		if f.TypeOID == oidRecord {
+		if f.TypeOID == pgoid.Record {
 			return nil, sqlstate.Refusal("CLV-0216", "column %q is a record, which has no type that the router could name to another shard", f.Name).
 				WithHint("select its fields one by one")
 		}
@@ -293,7 +286,7 @@ func unnested(q *request, rows [][][]byte, width int, column func(i int) (name, 
 	var b, args, names strings.Builder
 	b.WriteString("(SELECT ")
 	for i := range width {
-		n := q.add(oidTextArray, 1, textArray(rows, i))
+		n := q.add(pgoid.TextArray, 1, textArray(rows, i))
 		name, typ := column(i)
 		if i > 0 {
 			b.WriteString(", ")
@@ -316,11 +309,11 @@ func textArray(rows [][][]byte, column int) []byte {
 	}
 	out := make([]byte, 0, size)
 	if len(rows) == 0 {
-		return append(out, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, oidText)
+		return append(out, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, byte(pgoid.Text))
 	}
 	out = wire.AppendInt32(out, 1)
 	out = wire.AppendInt32(out, 1) // there may be NULLs
-	out = wire.AppendInt32(out, oidText)
+	out = wire.AppendInt32(out, int32(pgoid.Text))
 	out = wire.AppendInt32(out, int32(len(rows)))
 	out = wire.AppendInt32(out, 1)
 	for _, r := range rows {
@@ -334,7 +327,7 @@ func textArray(rows [][][]byte, column int) []byte {
 // type that it was read with, but that of the table's column for a literal
 // without type, which a SELECT by itself calls text.
 func assigned(f wire.Field, typ string, to *shardmap.Column) string {
-	if f.TypeOID != oidText || to.Type == "" {
+	if f.TypeOID != pgoid.Text || to.Type == "" {
 		return typ
 	}
 	base, _, _ := strings.Cut(to.Type, "(")

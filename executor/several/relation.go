@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -58,15 +59,13 @@ func (r *fetched) readable() bool {
 // legible refuses values that nothing can hold.
 func (r *fetched) legible() error {
 	for i := range r.fields {
-		if o := r.fields[i].TypeOID; o == oidRecord || o == oidRecordArray {
+		if o := r.fields[i].TypeOID; o == pgoid.Record || o == pgoid.RecordArray {
 			return sqlstate.Refusal("CLV-0201", "rows without a type of their own, ROW(...), cannot be brought together from several shards").
 				WithHint("name a type: ROW(...)::name, or use the columns")
 		}
 	}
 	return nil
 }
-
-const oidNameArray = 1003
 
 // names are its columns' names, quoted.
 func (r *fetched) names() string {

@@ -4,14 +4,19 @@ import (
 	"context"
 	"encoding/binary"
 
+	"github.com/cleavedb/cleave/executor/several/sortkey"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// chunkSize is about how many bytes of rows one step gives.
+const chunkSize = 64 << 10
+
 // startScatter runs the plan's text on each shard of the target. What comes back
-// is put one after the other, or merged in the order of the plan (see merge).
+// is put one after the other, or merged in the order of the plan (see sortkey.Merge).
 func (c *runner) startScatter(ctx context.Context, e *execution) (job, error) {
 	plan, snap := e.st.Plan, c.host.Snapshot()
 	shards, err := c.shardsOf(&plan.Target, snap, e.args)
@@ -35,7 +40,7 @@ func (c *runner) startScatter(ctx context.Context, e *execution) (job, error) {
 	if hidden > 0 {
 		q.results = hiddenFormats(e.results, len(e.desc.fields), hidden)
 	}
-	var keys *keys
+	var keys *sortkey.Keys
 	if len(plan.Combine.Order) > 0 && len(parts) > 1 {
 		if keys, err = c.keysOf(ctx, e, parts, q); err != nil {
 			return nil, err
@@ -61,11 +66,11 @@ func (c *runner) startScatter(ctx context.Context, e *execution) (job, error) {
 	if keys == nil && hidden == 0 && limit < 0 && offset == 0 {
 		return &scatter{streams: streams}, nil
 	}
-	j := &merge{streams: streams, keys: keys, visible: len(e.desc.fields), hidden: hidden, left: limit, skip: offset}
-	if keys != nil {
-		j.unique = plan.Combine.Unique
+	rows := make([]sortkey.Rows, len(streams))
+	for i, s := range streams {
+		rows[i] = s
 	}
-	return j, nil
+	return &merged{streams: streams, rows: sortkey.NewMerge(rows, keys, plan.Combine.Unique), visible: len(e.desc.fields), hidden: hidden, left: limit, skip: offset}, nil
 }
 
 // startSorted is the way of a scatter whose order the router cannot compare: the
@@ -112,7 +117,7 @@ func countOf(n *planner.Count, e *execution, code sqlstate.Code, what string) (i
 		}
 		if i := n.Param - 1; i < len(e.desc.params) {
 			switch e.desc.params[i] {
-			case 0, pgInt2, pgInt4, pgInt8:
+			case 0, pgoid.Int2, pgoid.Int4, pgoid.Int8:
 			default:
 				return 0, sqlstate.Refusal("CLV-0217", "%s over several shards takes a parameter of an integer type", what).
 					WithHint("cast the parameter in the client, or declare it as bigint")
@@ -145,7 +150,7 @@ func intOf(raw []byte, format int16) (int64, error) {
 		}
 		return 0, sqlstate.New(sqlstate.InvalidBinary, "incorrect binary data format in a bind parameter")
 	}
-	return parseInt(string(raw))
+	return sortkey.ParseInt(string(raw))
 }
 
 // scatter puts the rows of several shards one after the other.
@@ -176,7 +181,59 @@ func (j *scatter) stop() {
 	}
 }
 
-// row appends a DataRow frame with the visible columns of a row's body.
+// merged is what several shards answer, with OFFSET and LIMIT: their rows in the order of the plan, or one shard's after
+// the other's.
+type merged struct {
+	streams []*stream
+	rows    *sortkey.Merge
+	visible int
+	hidden  int
+	skip    int64 // rows of OFFSET that are still to be left out
+	left    int64 // rows of LIMIT that may still be given; -1: any number
+	done    bool
+}
+
+// step implements job.
+func (j *merged) step(out []byte, rows int32) ([]byte, bool, string, error) {
+	begin := len(out)
+	for n := int32(0); !j.done && len(out)-begin < chunkSize && (rows <= 0 || n < rows); {
+		if j.left == 0 {
+			j.done = true
+			break
+		}
+		row, err := j.rows.Next()
+		if err != nil {
+			return out, false, "", err
+		}
+		if row == nil {
+			j.done = true
+			break
+		}
+		if j.skip > 0 {
+			j.skip--
+			continue
+		}
+		out = appendRow(out, row, j.visible, j.hidden)
+		n++
+		if j.left > 0 {
+			j.left--
+		}
+	}
+	if !j.done || len(out) > begin {
+		return out, false, "", nil
+	}
+	j.stop()
+	return out, true, "SELECT", nil
+}
+
+// stop implements job.
+func (j *merged) stop() {
+	for _, s := range j.streams {
+		s.stop()
+	}
+}
+
+// appendRow appends a DataRow frame with the visible columns of a row's body.
 func appendRow(out, body []byte, visible, hidden int) []byte {
 	out, m := wire.Begin(out, wire.DataRow)
 	if hidden == 0 {

@@ -249,7 +249,7 @@ func (s *spool) copy(ctx context.Context) (err error) {
 		}
 	}
 	for _, t := range open {
-		if _, err := t.s.next(); err != nil {
+		if _, err := t.s.Next(); err != nil {
 			return notOfCopy(err)
 		}
 		s.i.copied += counted(t.s.tag)

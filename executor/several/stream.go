@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -78,8 +79,7 @@ type stream struct {
 // Frames takes what the shard says (executor.Sink).
 func (s *stream) Frames(b []byte) error {
 	s.bytes += int64(len(b))
-	s.c.progress.bytes.Add(int64(len(b)))
-	rows := s.rows
+	rows, size := s.rows, len(b)
 	for len(b) >= wire.Header {
 		n := 1 + int(binary.BigEndian.Uint32(b[1:]))
 		switch b[0] {
@@ -99,7 +99,7 @@ func (s *stream) Frames(b []byte) error {
 		}
 		b = b[n:]
 	}
-	s.c.progress.rows.Add(s.rows - rows)
+	s.c.Progress().Add(s.rows-rows, int64(size))
 	return nil
 }
 
@@ -302,7 +302,7 @@ func (s *stream) noted() {
 	if name == "" {
 		name = "rows"
 	}
-	s.c.note(Step{Name: name, Shard: s.p.shard, Rows: s.rows, Bytes: s.bytes, Took: time.Since(s.began)})
+	s.c.Note(explain.Step{Name: name, Shard: s.p.shard, Rows: s.rows, Bytes: s.bytes, Took: time.Since(s.began)})
 }
 
 // take waits for all of a portion.
@@ -351,9 +351,9 @@ func (s *stream) ready() (bool, error) {
 	return true, nil
 }
 
-// next returns the body of the next DataRow (or CopyData), nil at the end; then
+// Next returns the body of the next DataRow (or CopyData), nil at the end; then
 // tag is set. It is valid until the next call. Other frames are passed over.
-func (s *stream) next() ([]byte, error) {
+func (s *stream) Next() ([]byte, error) {
 	for {
 		ok, err := s.ready()
 		if !ok || err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -81,21 +82,21 @@ func (c *runner) wordValue(ctx context.Context, oid uint32, word string) ([]byte
 	}
 	expr := wordExpr("$1::pg_catalog.timestamptz", word)
 	switch oid {
-	case pgTimestamptz:
+	case pgoid.Timestamptz:
 		if word == "now" {
 			return []byte(now), nil
 		}
 		expr += "::pg_catalog.timestamptz"
-	case pgTimestamp:
+	case pgoid.Timestamp:
 		expr += "::pg_catalog.timestamp"
-	case pgDate:
+	case pgoid.Date:
 		expr += "::pg_catalog.date"
-	case pgTime:
+	case pgoid.Time:
 		expr += "::pg_catalog.time"
-	case pgTimetz:
+	case pgoid.Timetz:
 		expr += "::pg_catalog.timetz"
 	}
-	if word != "now" && (oid == pgTime || oid == pgTimetz) {
+	if word != "now" && (oid == pgoid.Time || oid == pgoid.Timetz) {
 		return nil, nil
 	}
 	values, err := c.evaluate(ctx, []string{expr}, now, false)
@@ -113,7 +114,7 @@ func (c *runner) evaluate(ctx context.Context, list []string, now string, binary
 		return nil, err
 	}
 	q := request{results: []int16{0}}
-	q.add(oidTimestamptz, 0, []byte(now))
+	q.add(pgoid.Timestamptz, 0, []byte(now))
 	for i := range list {
 		switch {
 		case binary:
@@ -129,7 +130,7 @@ func (c *runner) evaluate(ctx context.Context, list []string, now string, binary
 	if err != nil {
 		return nil, err
 	}
-	body, err := s.next()
+	body, err := s.Next()
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (c *runner) evaluate(ctx context.Context, list []string, now string, binary
 	if err != nil || len(values) != len(list) {
 		return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
 	}
-	_, err = s.next()
+	_, err = s.Next()
 	return values, err
 }
 

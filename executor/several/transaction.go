@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -14,7 +15,7 @@ import (
 // of the client's messages, portals and cursors.
 type transaction struct {
 	conns
-	trace
+	explain.Trace
 	aside  asides
 	shared *Shared
 	opt    Options

@@ -256,7 +256,7 @@ func (c *Conn) set(st *planner.Statement) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.next(); err != nil {
+	if _, err := s.Next(); err != nil {
 		return err
 	}
 	// The session takes note of it when it has the answer.

@@ -33,6 +33,7 @@ const (
 	Timestamptz           uint32 = 1184
 	Interval              uint32 = 1186
 	Timetz                uint32 = 1266
+	Money                 uint32 = 790
 	Numeric               uint32 = 1700
 	Regprocedure          uint32 = 2202
 	Regoper               uint32 = 2203
@@ -54,6 +55,8 @@ const (
 	AnyCompatible         uint32 = 5077
 	AnyCompatibleArray    uint32 = 5078
 	AnyCompatibleNonArray uint32 = 5079
+	RecordArray           uint32 = 2287
+	TIDArray              uint32 = 1010
 	TextArray             uint32 = 1009
 	Int4Array             uint32 = 1007
 	Int8Array             uint32 = 1016

@@ -1,4 +1,4 @@
-package several
+package sortkey
 
 import (
 	"bytes"
@@ -9,18 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Rows are merged by keys whose bytes sort as PostgreSQL sorts the values: the
-// encodings of the columns one after the other, those of descending columns
-// inverted. Only types whose order is fixed by their values alone have one; texts
-// only if their collation is that of bytes (see collation.go).
-
-// keys encodes the sort keys of a text's rows.
-type keys struct {
+// Keys encodes the sort keys of a text's rows.
+type Keys struct {
 	columns int // of a row
 	order   []sortColumn
 }
@@ -36,18 +32,10 @@ type sortColumn struct {
 // encoder appends the encoding of a value that is not NULL.
 type encoder func(dst, v []byte) ([]byte, error)
 
-// OIDs of pg_type.dat.
-const (
-	pgBool, pgBytea, pgChar, pgName, pgInt8, pgInt2, pgInt4, pgText, pgOID = 16, 17, 18, 19, 20, 21, 23, 25, 26
-	pgFloat4, pgFloat8, pgMoney, pgBpchar, pgVarchar                       = 700, 701, 790, 1042, 1043
-	pgDate, pgTime, pgTimestamp, pgTimestamptz, pgInterval, pgTimetz       = 1082, 1083, 1114, 1184, 1186, 1266
-	pgNumeric, pgUUID                                                      = 1700, 2950
-)
-
-// newKeys returns the keys of a plan whose text gives columns of these types.
+// New returns the keys of a plan whose text gives columns of these types.
 // false: the order of one of them is not known here.
-func newKeys(order []planner.OrderKey, fields []wire.Field, formats []int16) (*keys, bool) {
-	k := &keys{columns: len(fields)}
+func New(order []planner.OrderKey, fields []wire.Field, formats []int16) (*Keys, bool) {
+	k := &Keys{columns: len(fields)}
 	for _, o := range order {
 		at := o.Column
 		if at < 0 {
@@ -58,7 +46,7 @@ func newKeys(order []planner.OrderKey, fields []wire.Field, formats []int16) (*k
 		}
 		c := sortColumn{at: at, desc: o.Desc, nullsFirst: o.NullsFirst}
 		switch fields[at].TypeOID {
-		case pgText, pgVarchar, pgBpchar, pgName:
+		case pgoid.Text, pgoid.Varchar, pgoid.Bpchar, pgoid.Name:
 			c.collated = true
 		}
 		if c.encode = encoderOf(fields[at].TypeOID, wire.FormatAt(formats, at)); c.encode == nil {
@@ -69,15 +57,34 @@ func newKeys(order []planner.OrderKey, fields []wire.Field, formats []int16) (*k
 	return k, true
 }
 
-// encode appends a row's key. cut is where the encodings of the first unique
+// At are the indexes of the columns that are sorted by.
+func (k *Keys) At() []int {
+	at := make([]int, len(k.order))
+	for i := range k.order {
+		at[i] = k.order[i].at
+	}
+	return at
+}
+
+// Collated are the indexes of the columns that are sorted by and whose order depends on a collation.
+func (k *Keys) Collated() (at []int) {
+	for i := range k.order {
+		if k.order[i].collated {
+			at = append(at, k.order[i].at)
+		}
+	}
+	return at
+}
+
+// Encode appends a row's key. cut is where the encodings of the first unique
 // columns end.
-func (k *keys) encode(dst, row []byte, unique int) (key []byte, cut int, err error) {
+func (k *Keys) Encode(dst, row []byte, unique int) (key []byte, cut int, err error) {
 	if len(row) < 2 || int(binary.BigEndian.Uint16(row)) != k.columns {
 		return dst, 0, sqlstate.ChangedResult()
 	}
 	for i := range k.order {
 		c := &k.order[i]
-		v, isNull := column(row, c.at)
+		v, isNull := Column(row, c.at)
 		from := len(dst)
 		switch {
 		case isNull == c.nullsFirst:
@@ -103,8 +110,8 @@ func (k *keys) encode(dst, row []byte, unique int) (key []byte, cut int, err err
 	return dst, cut, nil
 }
 
-// column returns column i of a DataRow's body.
-func column(row []byte, i int) (v []byte, isNull bool) {
+// Column returns column i of a DataRow's body.
+func Column(row []byte, i int) (v []byte, isNull bool) {
 	at := 2
 	for {
 		n := int32(binary.BigEndian.Uint32(row[at:]))
@@ -126,67 +133,68 @@ func column(row []byte, i int) (v []byte, isNull bool) {
 func encoderOf(oid uint32, format int16) encoder {
 	if format == 1 {
 		switch oid {
-		case pgBool, pgChar:
+		case pgoid.Bool, pgoid.Char:
 			return raw(1)
-		case pgInt2:
+		case pgoid.Int2:
 			return signed(2)
-		case pgInt4, pgDate:
+		case pgoid.Int4, pgoid.Date:
 			return signed(4)
-		case pgInt8, pgMoney, pgTime, pgTimestamp, pgTimestamptz:
+		case pgoid.Int8, pgoid.Money, pgoid.Time, pgoid.Timestamp, pgoid.Timestamptz:
 			return signed(8)
-		case pgOID:
+		case pgoid.OID:
 			return raw(4)
-		case pgUUID:
+		case pgoid.UUID:
 			return raw(16)
-		case pgFloat4, pgFloat8:
+		case pgoid.Float4, pgoid.Float8:
 			return binaryFloat
-		case pgNumeric:
+		case pgoid.Numeric:
 			return binaryNumeric
-		case pgInterval:
+		case pgoid.Interval:
 			return binaryInterval
-		case pgTimetz:
+		case pgoid.Timetz:
 			return binaryTimetz
-		case pgBytea:
+		case pgoid.Bytea:
 			return escaped
-		case pgText, pgVarchar, pgName:
+		case pgoid.Text, pgoid.Varchar, pgoid.Name:
 			return terminated
-		case pgBpchar:
+		case pgoid.Bpchar:
 			return padded
 		}
 		return nil
 	}
 	switch oid {
-	case pgBool, pgUUID:
+	case pgoid.Bool, pgoid.UUID:
 		return terminated // f < t; a UUID is printed in lower case
-	case pgInt2, pgInt4, pgInt8, pgOID:
+	case pgoid.Int2, pgoid.Int4, pgoid.Int8, pgoid.OID:
 		return textInt
-	case pgFloat4, pgFloat8:
+	case pgoid.Float4, pgoid.Float8:
 		return textFloat
-	case pgNumeric:
+	case pgoid.Numeric:
 		return textNumeric
-	case pgDate:
+	case pgoid.Date:
 		return textTime("")
-	case pgTimestamp, pgTimestamptz:
+	case pgoid.Timestamp, pgoid.Timestamptz:
 		return textTime(" ")
-	case pgTime:
+	case pgoid.Time:
 		return terminated // 24 hours, the fraction without zeros at its end
-	case pgBytea:
+	case pgoid.Bytea:
 		return textBytea
-	case pgText, pgVarchar, pgName:
+	case pgoid.Text, pgoid.Varchar, pgoid.Name:
 		return terminated
-	case pgBpchar:
+	case pgoid.Bpchar:
 		return padded
 	}
 	return nil
 }
 
-var errValue = sqlstate.New(sqlstate.ProtocolViolation, "a shard sent a value that is not one of its type")
+// ErrValue is the error of a value that is not one of its type.
+var ErrValue = sqlstate.New(sqlstate.ProtocolViolation, "a shard sent a value that is not one of its type")
 
 // raw is for values whose bytes are in order already.
 func raw(size int) encoder {
 	return func(dst, v []byte) ([]byte, error) {
 		if len(v) != size {
-			return dst, errValue
+			return dst, ErrValue
 		}
 		return append(dst, v...), nil
 	}
@@ -196,7 +204,7 @@ func raw(size int) encoder {
 func signed(size int) encoder {
 	return func(dst, v []byte) ([]byte, error) {
 		if len(v) != size {
-			return dst, errValue
+			return dst, ErrValue
 		}
 		at := len(dst)
 		dst = append(dst, v...)
@@ -209,7 +217,8 @@ func appendInt(dst []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(n)^(1<<63))
 }
 
-func parseInt(s string) (int64, error) {
+// ParseInt reads a whole number as the type bigint does.
+func ParseInt(s string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
 	if err != nil {
 		return 0, sqlstate.New(sqlstate.InvalidTextRepresentation, "invalid input syntax for type bigint: %q", s)
@@ -218,7 +227,7 @@ func parseInt(s string) (int64, error) {
 }
 
 func textInt(dst, v []byte) ([]byte, error) {
-	n, err := parseInt(string(v))
+	n, err := ParseInt(string(v))
 	return appendInt(dst, n), err
 }
 
@@ -246,13 +255,13 @@ func binaryFloat(dst, v []byte) ([]byte, error) {
 	case 8:
 		return appendFloat(dst, math.Float64frombits(binary.BigEndian.Uint64(v))), nil
 	}
-	return dst, errValue
+	return dst, ErrValue
 }
 
 func textFloat(dst, v []byte) ([]byte, error) {
 	f, err := strconv.ParseFloat(string(v), 64)
 	if err != nil {
-		return dst, errValue
+		return dst, ErrValue
 	}
 	return appendFloat(dst, f), nil
 }
@@ -260,7 +269,7 @@ func textFloat(dst, v []byte) ([]byte, error) {
 // terminated is for bytes without zeros.
 func terminated(dst, v []byte) ([]byte, error) {
 	if bytes.IndexByte(v, 0) >= 0 {
-		return dst, errValue
+		return dst, ErrValue
 	}
 	return append(append(dst, v...), 0), nil
 }
@@ -284,7 +293,7 @@ func textBytea(dst, v []byte) ([]byte, error) {
 	}
 	b, err := hex.DecodeString(string(v[2:]))
 	if err != nil {
-		return dst, errValue
+		return dst, ErrValue
 	}
 	return escaped(dst, b)
 }
@@ -326,7 +335,7 @@ func appendNumeric(dst []byte, negative bool, weight int, digits []uint16) []byt
 
 func binaryNumeric(dst, v []byte) ([]byte, error) {
 	if len(v) < 8 {
-		return dst, errValue
+		return dst, ErrValue
 	}
 	n := int(binary.BigEndian.Uint16(v))
 	switch sign := binary.BigEndian.Uint16(v[4:]); {
@@ -337,7 +346,7 @@ func binaryNumeric(dst, v []byte) ([]byte, error) {
 	case sign == 0xF000:
 		return append(dst, 1), nil
 	case len(v) != 8+2*n || sign != 0 && sign != 0x4000:
-		return dst, errValue
+		return dst, ErrValue
 	default:
 		var stack [32]uint16
 		digits := stack[:0]
@@ -357,7 +366,7 @@ func textNumeric(dst, v []byte) ([]byte, error) {
 	case "-Infinity":
 		return append(dst, 1), nil
 	case "":
-		return dst, errValue
+		return dst, ErrValue
 	}
 	negative := v[0] == '-'
 	if negative {
@@ -387,14 +396,14 @@ func textNumeric(dst, v []byte) ([]byte, error) {
 	for at := 0; at < len(whole); {
 		to := len(whole) - (len(whole)-at-1)/4*4
 		if !group(whole[at:to], 0) {
-			return dst, errValue
+			return dst, ErrValue
 		}
 		at = to
 	}
 	for at := 0; at < len(fraction); at += 4 {
 		to := min(at+4, len(fraction))
 		if !group(fraction[at:to], 4-(to-at)) {
-			return dst, errValue
+			return dst, ErrValue
 		}
 	}
 	return appendNumeric(dst, negative, weight, digits), nil
@@ -403,7 +412,7 @@ func textNumeric(dst, v []byte) ([]byte, error) {
 // binaryInterval: PostgreSQL compares the length with months of 30 days, in 128 bits.
 func binaryInterval(dst, v []byte) ([]byte, error) {
 	if len(v) != 16 {
-		return dst, errValue
+		return dst, ErrValue
 	}
 	us := int64(binary.BigEndian.Uint64(v))
 	days := int64(int32(binary.BigEndian.Uint32(v[8:]))) + 30*int64(int32(binary.BigEndian.Uint32(v[12:])))
@@ -420,7 +429,7 @@ func binaryInterval(dst, v []byte) ([]byte, error) {
 // binaryTimetz: by the moment, then by the zone (seconds west of Greenwich).
 func binaryTimetz(dst, v []byte) ([]byte, error) {
 	if len(v) != 12 {
-		return dst, errValue
+		return dst, ErrValue
 	}
 	zone := int64(int32(binary.BigEndian.Uint32(v[8:])))
 	return appendInt(appendInt(dst, int64(binary.BigEndian.Uint64(v))+zone*1_000_000), zone), nil

@@ -1,4 +1,4 @@
-package several
+package explain
 
 import (
 	"slices"
@@ -20,10 +20,17 @@ type Step struct {
 // client of a COPY FROM STDIN. It is read by other goroutines.
 type Progress struct{ rows, bytes atomic.Int64 }
 
+// Add counts rows and bytes that have come.
+func (p *Progress) Add(rows, bytes int64) {
+	p.rows.Add(rows)
+	p.bytes.Add(bytes)
+}
+
 // Read returns the rows and the bytes so far. Rows of a client are not counted.
 func (p *Progress) Read() (rows, bytes int64) { return p.rows.Load(), p.bytes.Load() }
 
-func (p *Progress) reset() {
+// Reset begins another statement.
+func (p *Progress) Reset() {
 	p.rows.Store(0)
 	p.bytes.Store(0)
 }
@@ -31,26 +38,29 @@ func (p *Progress) reset() {
 // stepsMax bounds the steps that are kept.
 const stepsMax = 1000
 
-// trace is how far the statement that is run has come, and its steps if somebody wants them.
-type trace struct {
+// Trace is how far the statement that is run has come, and its steps if somebody wants them. NewTrace makes it.
+type Trace struct {
 	progress *Progress
 	stepsMu  sync.Mutex
 	recorded bool // steps are kept
 	steps    []Step
 }
 
+// NewTrace is one of a conversation that has run nothing yet.
+func NewTrace() Trace { return Trace{progress: new(Progress)} }
+
 // Progress is that of the statement that is run, or was run last.
-func (t *trace) Progress() *Progress { return t.progress }
+func (t *Trace) Progress() *Progress { return t.progress }
 
 // Record begins to keep the steps of what is run; Recorded ends it.
-func (t *trace) Record() {
+func (t *Trace) Record() {
 	t.stepsMu.Lock()
 	defer t.stepsMu.Unlock()
 	t.recorded, t.steps = true, nil
 }
 
 // Recorded returns the steps since Record, those of one name together.
-func (t *trace) Recorded() []Step {
+func (t *Trace) Recorded() []Step {
 	t.stepsMu.Lock()
 	defer t.stepsMu.Unlock()
 	steps := t.steps
@@ -70,8 +80,8 @@ func (t *trace) Recorded() []Step {
 	return steps
 }
 
-// note records a step, if anybody wants to know.
-func (t *trace) note(s Step) {
+// Note records a step, if anybody wants to know.
+func (t *Trace) Note(s Step) {
 	t.stepsMu.Lock()
 	defer t.stepsMu.Unlock()
 	if t.recorded && len(t.steps) < stepsMax {

@@ -1,4 +1,4 @@
-package several
+package explain
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/cleavedb/cleave/internal/pgtest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // TestPlanFormats prints plans that PostgreSQL gave as JSON in every format, as PostgreSQL prints them.
 func TestPlanFormats(t *testing.T) {

@@ -1,4 +1,4 @@
-package several
+package explain
 
 import (
 	"bytes"
