@@ -21,7 +21,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/pgtest"
@@ -67,7 +67,7 @@ type config struct {
 	tlsOnly bool
 	// passThrough has the shards check passwords.
 	passThrough bool
-	several     several.Defaults
+	several     limits.Defaults
 	// driver opens the shards; nil is postgres.Driver.
 	driver engine.Driver
 	// recovers settles what is left prepared, as a router does.

@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -24,7 +25,7 @@ const holdSetting = "cleave.hold_timeout"
 // holdTimeout is the session's bound; 0: it does not wait.
 func (b *shardConns) holdTimeout() time.Duration {
 	if v, ok := b.gucs.settings.Get(holdSetting); ok {
-		if d, ok := several.Duration(unquoted(v)); ok {
+		if d, ok := limits.Duration(unquoted(v)); ok {
 			return d
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
@@ -25,26 +25,26 @@ var ownSettings = map[string]ownSetting{
 	lagMaxSetting:     {want: "a time such as '500ms' or '10s', or -1 for no bound", ok: func(v string) bool { _, ok := ParseReplicaLag(v); return ok }},
 	traceparentSetting: {want: "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		ok: func(v string) bool { _, ok := trace.ParseParent(v); return ok || v == "" }},
-	several.ScatterSetting:     {want: "on or off", ok: func(v string) bool { _, ok := planner.ParseBool(v); return ok }},
-	several.ShardsMaxSetting:   {want: "a number of shards, 0 for no bound", ok: isNumber},
-	several.RowsMaxSetting:     {want: "a number of rows, 0 for no bound", ok: isNumber},
-	several.BytesMaxSetting:    {want: "a size such as '64MB', 0 for no bound", ok: isSize},
-	several.TimeoutSetting:     {want: "a time such as '500ms' or '10s', 0 for no bound", ok: func(v string) bool { _, ok := several.Duration(v); return ok }},
-	several.GatherRowsSetting:  {want: "a number of rows, 0 for the default", ok: isNumber},
-	several.GatherBytesSetting: {want: "a size such as '1GB', 0 for the default", ok: isSize},
-	holdSetting:                {want: "a time such as '500ms' or '10s', 0 for not at all", ok: func(v string) bool { _, ok := several.Duration(v); return ok }},
-	"cleave.read_consistency":  {want: "'shard' or 'atomic'", otherwise: "shard", ok: oneOf("shard", "atomic")},
-	"cleave.transaction_mode":  {want: "'multi' or 'single'", otherwise: "multi", ok: oneOf("multi", "single")},
-	several.DeadlockSetting:    {want: "a time such as '200ms' or '1s', at least 10ms", ok: func(v string) bool { d, ok := several.Duration(v); return ok && d >= several.DeadlockTimeoutMin }},
+	limits.ScatterSetting:     {want: "on or off", ok: func(v string) bool { _, ok := planner.ParseBool(v); return ok }},
+	limits.ShardsMaxSetting:   {want: "a number of shards, 0 for no bound", ok: isNumber},
+	limits.RowsMaxSetting:     {want: "a number of rows, 0 for no bound", ok: isNumber},
+	limits.BytesMaxSetting:    {want: "a size such as '64MB', 0 for no bound", ok: isSize},
+	limits.TimeoutSetting:     {want: "a time such as '500ms' or '10s', 0 for no bound", ok: func(v string) bool { _, ok := limits.Duration(v); return ok }},
+	limits.GatherRowsSetting:  {want: "a number of rows, 0 for the default", ok: isNumber},
+	limits.GatherBytesSetting: {want: "a size such as '1GB', 0 for the default", ok: isSize},
+	holdSetting:               {want: "a time such as '500ms' or '10s', 0 for not at all", ok: func(v string) bool { _, ok := limits.Duration(v); return ok }},
+	"cleave.read_consistency": {want: "'shard' or 'atomic'", otherwise: "shard", ok: oneOf("shard", "atomic")},
+	"cleave.transaction_mode": {want: "'multi' or 'single'", otherwise: "multi", ok: oneOf("multi", "single")},
+	limits.DeadlockSetting:    {want: "a time such as '200ms' or '1s', at least 10ms", ok: func(v string) bool { d, ok := limits.Duration(v); return ok && d >= limits.DeadlockTimeoutMin }},
 }
 
 func isNumber(v string) bool {
-	_, ok := several.Number(v, false)
+	_, ok := limits.Number(v, false)
 	return ok
 }
 
 func isSize(v string) bool {
-	_, ok := several.Number(v, true)
+	_, ok := limits.Number(v, true)
 	return ok
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/stats"
@@ -53,7 +54,7 @@ type Options struct {
 	// died. It must not wait. nil: nobody is told.
 	Refused func()
 	// Several are the bounds of statements over several shards where a session sets none.
-	Several several.Defaults
+	Several limits.Defaults
 	Limits  Limits
 	// ReadPolicy and ReplicaLag are those of sessions that set none; a ReplicaLag
 	// of 0 is DefaultReplicaLag.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -188,7 +188,7 @@ func TestAtomicReads(t *testing.T) {
 func TestDeadlockOverSeveralShards(t *testing.T) {
 	t.Parallel()
 	// The sessions' setting is in force, not the routers'.
-	never := several.Defaults{DeadlockTimeout: time.Hour}
+	never := limits.Defaults{DeadlockTimeout: time.Hour}
 	c, conn, keys := orders(t, config{several: never})
 	other := start(t, config{dir: c.dir, urls: c.shards, several: never})
 	if got := one[string](t, conn, "SHOW cleave.deadlock_timeout"); got != "3600000ms" {

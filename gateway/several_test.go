@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/several/limits"
 )
 
 // fill inserts two rows for each of the first keys of each shard.
@@ -191,7 +191,7 @@ func TestGuardRails(t *testing.T) {
 func TestGuardRailsOfWrites(t *testing.T) {
 	t.Parallel()
 	// The bound of time is one that a busy machine keeps, but for those that sleep.
-	cl, conn, keys := orders(t, config{several: several.Defaults{ShardsMax: 2, RowsMax: 3, BytesMax: 1000, Timeout: 3 * time.Second}})
+	cl, conn, keys := orders(t, config{several: limits.Defaults{ShardsMax: 2, RowsMax: 3, BytesMax: 1000, Timeout: 3 * time.Second}})
 	for _, ks := range keys {
 		for id := range 2 {
 			exec(t, conn, "INSERT INTO orders VALUES ($1, $2, 'x')", ks[0], id)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/several/sortkey"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -354,7 +355,7 @@ type unfaithful struct {
 
 func unfaithfulIn(s *executor.Settings) (u unfaithful) {
 	if v := s.Text("extra_float_digits"); v != "" {
-		n, ok := Number(v, false)
+		n, ok := limits.Number(v, false)
 		u.rounded = !ok || n < 1
 	}
 	style, order := dateStyle(s)

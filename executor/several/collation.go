@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/several/sortkey"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -60,7 +61,7 @@ func restyled(k *sortkey.Keys, fields []wire.Field, formats []int16, s *executor
 		switch fields[at].TypeOID {
 		case pgoid.Float4, pgoid.Float8:
 			v := s.Text("extra_float_digits")
-			if n, ok := Number(v, false); v != "" && (!ok || n < 1) {
+			if n, ok := limits.Number(v, false); v != "" && (!ok || n < 1) {
 				return true
 			}
 		case pgoid.Date, pgoid.Timestamp, pgoid.Timestamptz:

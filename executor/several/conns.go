@@ -402,7 +402,7 @@ func (c *transaction) watchLocks(readOnly bool) *txn.LockWatch {
 		c.waitID = t.WaitID()
 	}
 	c.passed.Store(false)
-	return t.WatchLocks((*watched)(c), c.waitID, c.shared.defaults.deadlockTimeout(c.host.Settings()), readOnly && c.host.Repeats())
+	return t.WatchLocks((*watched)(c), c.waitID, c.shared.defaults.DeadlockAfter(c.host.Settings()), readOnly && c.host.Repeats())
 }
 
 // EachConn implements [txn.Statement].

@@ -185,7 +185,7 @@ func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") 
 
 // open begins the COPY on a shard, and waits until it takes data.
 func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart, error) {
-	if err := j.c.bounds.touches(shard); err != nil {
+	if err := j.c.bounds.Touches(shard); err != nil {
 		return nil, err
 	}
 	p, err := j.c.part(ctx, shard, write)

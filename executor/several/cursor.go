@@ -86,7 +86,7 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	switch {
 	case d.Scroll, d.Hold && !d.NoScroll:
 		k.kept = &kept{first: 1}
-		k.kept.spill(c.shared.defaults.fileAllowance(c.host.Settings()))
+		k.kept.spill(c.shared.defaults.FileAllowance(c.host.Settings()))
 	case d.Backward && !d.NoScroll:
 		k.kept = &kept{first: 1}
 	}

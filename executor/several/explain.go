@@ -31,7 +31,7 @@ func (c *runner) explain(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	case byThemselves(plan):
-		m := &modifying{c: c, e: e, m: plan.Modify, left: c.shared.defaults.allowance(c.host.Settings()), snap: c.host.Snapshot()}
+		m := &modifying{c: c, e: e, m: plan.Modify, left: c.shared.defaults.Allowance(c.host.Settings()), snap: c.host.Snapshot()}
 		m.base = e.parameters()
 		write := m.each(&plan.Modify.Write)
 		shards, err := c.shardsOf(&plan.Target, m.snap, e.args)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -47,7 +48,7 @@ func shardless(tb testing.TB) (*Shared, Host) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = ex.Close() })
-	return NewShared(ex, nil, Defaults{}), alone{snap}
+	return NewShared(ex, nil, limits.Defaults{}), alone{snap}
 }
 
 // FuzzFrames sends whatever frames to a conversation of which no shard can be

@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -23,7 +24,7 @@ type gather struct {
 	c       *runner
 	e       *execution
 	in      inputs
-	max     gatherLimits
+	max     limits.GatherLimits
 	rels    []*fetched
 	mixed   bool // shards of several engines
 	plain   bool // rows travel as text
@@ -38,7 +39,7 @@ type gather struct {
 }
 
 func (c *runner) startGather(ctx context.Context, e *execution) (job, error) {
-	g := &gather{c: c, e: e, in: e.inputs(), max: c.shared.defaults.limits(c.host.Settings())}
+	g := &gather{c: c, e: e, in: e.inputs(), max: c.shared.defaults.Gather(c.host.Settings())}
 	if err := g.open(ctx); err != nil {
 		g.stop()
 		return nil, err
@@ -240,7 +241,7 @@ func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
 	r.bytes += int64(len(frames))
 	g.rows += int64(n)
 	g.bytes += int64(len(frames))
-	if err := g.max.check(g.rows, g.bytes); err != nil {
+	if err := g.max.Check(g.rows, g.bytes); err != nil {
 		return err
 	}
 	if r.loaded {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 )
@@ -112,12 +111,6 @@ func (c *runner) adoptedCursor(name string) error {
 	return nil
 }
 
-// fileAllowance is what the session's settings allow of rows in a file.
-func (d *Defaults) fileAllowance(s *executor.Settings) *allowance {
-	l := d.limits(s)
-	return &allowance{rows: l.rows, bytes: l.bytes}
-}
-
 // hold reads the transaction's WITH HOLD cursors to their ends: they are the session's when it has committed. After an
 // error, and if it does not commit, drop has to be called with them.
 func (c *runner) hold(ctx context.Context) (held map[string]*cursor, err error) {
@@ -129,7 +122,7 @@ func (c *runner) hold(ctx context.Context) (held map[string]*cursor, err error) 
 		}
 		if k.kept == nil { // NO SCROLL: those that were not read
 			k.kept = &kept{first: k.read + 1}
-			k.kept.spill(c.shared.defaults.fileAllowance(c.host.Settings()))
+			k.kept.spill(c.shared.defaults.FileAllowance(c.host.Settings()))
 		}
 		if timer == nil {
 			if timer = c.timer(c.host.Timeout(), "statement timeout"); timer != nil {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
@@ -16,7 +17,7 @@ import (
 // startInsert splits the rows of an INSERT by their shard keys.
 func (c *runner) startInsert(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Insert
-	i := &inserting{c: c, e: e, p: p, left: c.shared.defaults.allowance(c.host.Settings()), byShard: map[string][]int{}}
+	i := &inserting{c: c, e: e, p: p, left: c.shared.defaults.Allowance(c.host.Settings()), byShard: map[string][]int{}}
 	i.base = e.parameters()
 	i.base.results = e.results
 	if p.Matched {
@@ -38,7 +39,7 @@ type inserting struct {
 	c      *runner
 	e      *execution
 	p      *planner.InsertPlan
-	left   *allowance
+	left   *limits.Allowance
 	base   request
 	hidden int
 
@@ -314,7 +315,7 @@ func (c *runner) cast(ctx context.Context, values [][]byte, from string, to keys
 		return nil, err
 	}
 	set := &rowset{}
-	left := c.shared.defaults.allowance(c.host.Settings())
+	left := c.shared.defaults.Allowance(c.host.Settings())
 	for {
 		body, err := s.Next()
 		if err != nil {
@@ -355,7 +356,7 @@ func (i *inserting) finish() (job, error) {
 			if body == nil {
 				break
 			}
-			if err := i.left.take(len(body)); err != nil {
+			if err := i.left.Take(len(body)); err != nil {
 				return nil, err
 			}
 			got = append(got, slices.Clone(body))

@@ -4,6 +4,7 @@ import (
 	"os"
 	"sort"
 
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -19,9 +20,9 @@ const (
 // kept are rows of a cursor that were read already, as frames of DataRow, so that they can be read again in any direction:
 // what PostgreSQL's Material node and a portal's holdStore are for. The file, if there is one, has no name and goes with the process.
 type kept struct {
-	left   *allowance // of rows and bytes
-	spills bool       // into a file; else rows are kept for as long as they fit into memory
-	mem    []byte     // the last of them
+	left   *limits.Allowance // of rows and bytes
+	spills bool              // into a file; else rows are kept for as long as they fit into memory
+	mem    []byte            // the last of them
 	file   *os.File
 	size   int64 // of the file
 	first  int64 // the number of the first row kept, from 1
@@ -38,7 +39,7 @@ func (k *kept) add(frame []byte) (bool, error) {
 		return false, nil
 	}
 	if k.spills {
-		if err := k.left.take(len(frame)); err != nil {
+		if err := k.left.Take(len(frame)); err != nil {
 			return false, err
 		}
 	}
@@ -56,7 +57,7 @@ func (k *kept) add(frame []byte) (bool, error) {
 }
 
 // spill lets rows go to a file from now on.
-func (k *kept) spill(left *allowance) { k.spills, k.left = true, left }
+func (k *kept) spill(left *limits.Allowance) { k.spills, k.left = true, left }
 
 func (k *kept) write() (err error) {
 	if k.file == nil {

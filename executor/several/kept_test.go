@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -16,7 +17,7 @@ func TestKept(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, first := range []int64{1, 500} {
 		k := &kept{first: first}
-		k.spill(&allowance{rows: math.MaxInt64, bytes: math.MaxInt64})
+		k.spill(&limits.Allowance{Rows: math.MaxInt64, Bytes: math.MaxInt64})
 		defer k.close()
 		var all []wire.Frame
 		for range 3000 {
@@ -61,7 +62,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("%d rows were kept without a file", n)
 	}
 	bound := &kept{first: 1}
-	bound.spill(&allowance{rows: 2, bytes: 1 << 20})
+	bound.spill(&limits.Allowance{Rows: 2, Bytes: 1 << 20})
 	for range 2 {
 		if _, err := bound.add(row); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -345,10 +346,10 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		return nil
 	}
 	a := &active{p: p, rows: rows, simple: simple}
-	c.bounds = c.shared.defaults.bounds(c.host.Settings())
+	c.bounds = c.shared.defaults.Bounds(c.host.Settings())
 	d, what := c.host.Timeout(), "statement timeout"
-	if t := c.bounds.timeout; t > 0 && p.e.st.Kind == planner.Several && (d == 0 || t < d) {
-		d, what = t, TimeoutSetting
+	if t := c.bounds.Timeout; t > 0 && p.e.st.Kind == planner.Several && (d == 0 || t < d) {
+		d, what = t, limits.TimeoutSetting
 	}
 	a.timer = c.timer(d, what)
 	a.watch = c.watchLocks(p.e.st.ReadOnly)
@@ -410,7 +411,7 @@ func (c *Conn) stepActive() {
 	a.p.rows += int64(n + copied)
 	a.p.bytes += int64(len(c.out) - from)
 	if a.p.e.st.Kind == planner.Several {
-		if err := c.bounds.returned(a.p.rows, a.p.bytes); err != nil {
+		if err := c.bounds.Returned(a.p.rows, a.p.bytes); err != nil {
 			c.out = c.out[:from]
 			c.failActive(err)
 			return

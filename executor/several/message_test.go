@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -187,7 +188,7 @@ func TestFaultReleases(t *testing.T) {
 	st := &planner.Statement{Kind: planner.AnyShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
 	other, under := &faulting{}, &faulting{}
 	rows := &kept{first: 1}
-	rows.spill(&allowance{rows: 1 << 30, bytes: 1 << 30})
+	rows.spill(&limits.Allowance{Rows: 1 << 30, Bytes: 1 << 30})
 	if _, err := rows.add(make([]byte, keptMemory+1)); err != nil || rows.file == nil {
 		t.Fatal("no file", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
@@ -17,7 +18,7 @@ import (
 
 // startModify runs a statement that changes rows on each shard of its target.
 func (c *runner) startModify(ctx context.Context, e *execution) (job, error) {
-	m := &modifying{c: c, e: e, m: e.st.Plan.Modify, left: c.shared.defaults.allowance(c.host.Settings())}
+	m := &modifying{c: c, e: e, m: e.st.Plan.Modify, left: c.shared.defaults.Allowance(c.host.Settings())}
 	m.base = e.parameters()
 	if m.m.Move != nil {
 		m.base.add(pgoid.TIDArray, 0, []byte("{}"))
@@ -138,7 +139,7 @@ type modifying struct {
 	c    *runner
 	e    *execution
 	m    *planner.ModifyPlan
-	left *allowance
+	left *limits.Allowance
 	base request
 	sets []*rowset
 	snap *shardmap.Snapshot // that said which shards take part
@@ -283,7 +284,7 @@ func (m *modifying) all(s *stream) ([][]byte, error) {
 		if err != nil || body == nil {
 			return rows, err
 		}
-		if err := m.left.take(len(body)); err != nil {
+		if err := m.left.Take(len(body)); err != nil {
 			return nil, err
 		}
 		rows = append(rows, slices.Clone(body))

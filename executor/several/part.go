@@ -182,7 +182,7 @@ func (c *transaction) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args 
 // waited for in the same order by everybody, so that two statements do not wait for
 // each other's (see borrowAll). The session's bound of shards holds here.
 func (c *transaction) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
-	if err := c.bounds.touches(shards...); err != nil {
+	if err := c.bounds.Touches(shards...); err != nil {
 		return nil, err
 	}
 	for _, s := range shards {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -97,35 +98,9 @@ func (q *request) only(text string) {
 	}
 }
 
-// heldBytesMax is how many bytes of rows a statement that writes may hold in the
-// router where the setting says nothing.
-const heldBytesMax = 256 << 20
-
-// allowance is how much one statement may still hold in the router.
-type allowance struct{ rows, bytes int64 }
-
-// allowance is what the session's settings allow.
-func (d *Defaults) allowance(s *executor.Settings) *allowance {
-	l := d.limits(s)
-	a := &allowance{rows: l.rows, bytes: l.bytes}
-	if _, set := s.Get(GatherBytesSetting); !set {
-		a.bytes = min(a.bytes, heldBytesMax)
-	}
-	return a
-}
-
-func (a *allowance) take(bytes int) error {
-	a.rows--
-	if a.bytes -= int64(bytes) + 24; a.rows < 0 || a.bytes < 0 {
-		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement has to hold more rows in the router than the settings %s and %s allow", GatherRowsSetting, GatherBytesSetting).
-			WithHint("do it in several statements, for example by ranges of a key, or raise the setting %s", GatherBytesSetting)
-	}
-	return nil
-}
-
 // collect runs a read that is a part of execution e, in the same transaction, and
 // returns its rows.
-func (c *runner) collect(ctx context.Context, e *execution, st *planner.Statement, left *allowance) (*rowset, error) {
+func (c *runner) collect(ctx context.Context, e *execution, st *planner.Statement, left *limits.Allowance) (*rowset, error) {
 	set, j, err := c.read(ctx, e, st)
 	if err != nil {
 		return nil, err
@@ -197,8 +172,8 @@ func (c *runner) each(j job, row func(body []byte) error) error {
 }
 
 // add keeps a copy of a DataRow's body.
-func (s *rowset) add(body []byte, left *allowance) error {
-	if err := left.take(len(body)); err != nil {
+func (s *rowset) add(body []byte, left *limits.Allowance) error {
+	if err := left.Take(len(body)); err != nil {
 		return err
 	}
 	s.bytes += int64(len(body))

@@ -1,12 +1,16 @@
 package several
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Shared is what all conversations over several shards of one router have in
@@ -14,7 +18,7 @@ import (
 type Shared struct {
 	ex           *executor.Executor
 	transactions *txn.Transactions
-	defaults     Defaults
+	defaults     limits.Defaults
 	// gathers has one element for each gather with temporary tables.
 	gathers chan struct{}
 
@@ -42,7 +46,7 @@ const describedMax = 4096
 
 // NewShared makes what the conversations of a router share. Without transactions
 // it makes its own, of which nobody recovers what is left.
-func NewShared(ex *executor.Executor, transactions *txn.Transactions, defaults Defaults) *Shared {
+func NewShared(ex *executor.Executor, transactions *txn.Transactions, defaults limits.Defaults) *Shared {
 	if transactions == nil {
 		transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: ex})
 	}
@@ -53,7 +57,7 @@ func NewShared(ex *executor.Executor, transactions *txn.Transactions, defaults D
 func (s *Shared) Transactions() *txn.Transactions { return s.transactions }
 
 // Defaults are what holds where a session sets nothing.
-func (s *Shared) Defaults() *Defaults { return &s.defaults }
+func (s *Shared) Defaults() *limits.Defaults { return &s.defaults }
 
 // timed is how a statement of one shard depends on the transaction's time: as
 // Planner.AtTime says it.
@@ -108,3 +112,49 @@ func (s *Shared) put(p *executor.Prepared, d *description) {
 	}
 	s.described[p] = d
 }
+
+// Bounds of gathers.
+const (
+	// smallValues and smallBytes are how much of a gather's relations travels as
+	// parameters of the final text, without temporary tables.
+	smallValues = 1000
+	smallBytes  = 32 << 10
+	// ownerValues and ownerBytes are those in the transaction of a schema change: all of them. A text has
+	// no more than 65,535 parameters.
+	ownerValues = 50_000
+	ownerBytes  = 16 << 20
+
+	// gathersMax is how many gathers of a router may have temporary tables at a
+	// time; others wait for gatherWait.
+	gathersMax = 32
+	gatherWait = 10 * time.Second
+	// scratchWait is how long a gather waits for a conversation of the pool, before
+	// it opens one of its own.
+	scratchWait = 100 * time.Millisecond
+
+	// indexRows is from how many rows on indexes and statistics pay.
+	indexRows = 1000
+)
+
+// enterGather waits for a place among those that have temporary tables.
+func (s *Shared) enterGather(ctx context.Context) error {
+	select {
+	case s.gathers <- struct{}{}:
+		return nil
+	default:
+	}
+	wait := time.NewTimer(gatherWait)
+	defer wait.Stop()
+	select {
+	case s.gathers <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wait.C:
+		e := sqlstate.New(sqlstate.TooManyConnections, "%d statements bring rows of several shards together already, and none ended within %v", gathersMax, gatherWait)
+		e.Retry = sqlstate.RetrySafe
+		return e.WithHint("nothing was done: run it again")
+	}
+}
+
+func (s *Shared) leaveGather() { <-s.gathers }

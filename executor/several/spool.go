@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
@@ -29,9 +30,9 @@ type spool struct {
 	i     *inserting
 	file  *os.File
 	size  int64
-	left  *allowance // of the file
-	batch [][][]byte // rows that have no place yet
-	held  int        // bytes of the batch
+	left  *limits.Allowance // of the file
+	batch [][][]byte        // rows that have no place yet
+	held  int               // bytes of the batch
 	begun bool
 	index map[string]*spooled
 	key   keyspace.Key
@@ -64,7 +65,7 @@ func (i *inserting) newSpool(column func(n int) (name, typ string)) *spool {
 			return nil
 		}
 	}
-	return &spool{i: i, left: i.c.shared.defaults.fileAllowance(i.c.host.Settings()), index: map[string]*spooled{}, key: make(keyspace.Key, len(i.p.KeyAt))}
+	return &spool{i: i, left: i.c.shared.defaults.FileAllowance(i.c.host.Settings()), index: map[string]*spooled{}, key: make(keyspace.Key, len(i.p.KeyAt))}
 }
 
 // copiesAs reports whether reading the text of a value of one type as another does what the
@@ -153,7 +154,7 @@ func (s *spool) place() error {
 			}
 		}
 		own.buf = append(own.buf, '\n')
-		if err := s.left.take(len(own.buf) - before); err != nil {
+		if err := s.left.Take(len(own.buf) - before); err != nil {
 			return err
 		}
 		if len(own.buf) >= spoolBlock {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -44,7 +45,7 @@ type transaction struct {
 	replicas, onReplicas bool
 	// counts: it may call nextval() of the default shard's own sequences.
 	counts   bool
-	bounds   bounds
+	bounds   limits.Bounds
 	units    [4]planner.Units // of shardsOf
 	portalNo int              // names of portals on shards
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/engine/sqlite"
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/config"
@@ -388,8 +388,8 @@ func orNoLimit(d time.Duration) time.Duration {
 	return d
 }
 
-func severalDefaults(cfg *config.Config) several.Defaults {
-	return several.Defaults{
+func severalDefaults(cfg *config.Config) limits.Defaults {
+	return limits.Defaults{
 		ScatterOff: cfg.Scatter == "off", ShardsMax: int64(cfg.ShardsTouchedMax), RowsMax: int64(cfg.RowsMax), BytesMax: int64(cfg.BytesMax), Timeout: cfg.SeveralTimeout,
 		GatherRowsMax: int64(cfg.GatherRowsMax), GatherBytesMax: int64(cfg.GatherBytesMax), DeadlockTimeout: cfg.DeadlockTimeout,
 	}

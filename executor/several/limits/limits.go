@@ -1,4 +1,4 @@
-package several
+package limits
 
 import (
 	"slices"
@@ -87,8 +87,8 @@ func (d *Defaults) deadlock() time.Duration {
 	return max(d.DeadlockTimeout, DeadlockTimeoutMin)
 }
 
-// deadlockTimeout is the session's.
-func (d *Defaults) deadlockTimeout(s *executor.Settings) time.Duration {
+// DeadlockAfter is the session's.
+func (d *Defaults) DeadlockAfter(s *executor.Settings) time.Duration {
 	if v, ok := Duration(s.Text(DeadlockSetting)); ok && v >= DeadlockTimeoutMin {
 		return v
 	}
@@ -132,18 +132,18 @@ func Duration(v string) (time.Duration, bool) {
 	return time.Duration(n * float64(unit)), true
 }
 
-// bounds are the session's guard rails for one statement.
-type bounds struct {
+// Bounds are the session's guard rails for one statement.
+type Bounds struct {
 	forbidden   bool
 	shards      int64
 	rows, bytes int64
-	timeout     time.Duration
+	Timeout     time.Duration
 	touched     []string // shards, so far
 }
 
-// bounds are those of a session's next statement.
-func (d *Defaults) bounds(s *executor.Settings) bounds {
-	b := bounds{forbidden: d.ScatterOff, shards: d.ShardsMax, rows: d.RowsMax, bytes: d.BytesMax, timeout: d.Timeout}
+// Bounds are those of a session's next statement.
+func (d *Defaults) Bounds(s *executor.Settings) Bounds {
+	b := Bounds{forbidden: d.ScatterOff, shards: d.ShardsMax, rows: d.RowsMax, bytes: d.BytesMax, Timeout: d.Timeout}
 	if s.Len() == 0 {
 		return b
 	}
@@ -159,14 +159,14 @@ func (d *Defaults) bounds(s *executor.Settings) bounds {
 	number(RowsMaxSetting, false, &b.rows)
 	number(BytesMaxSetting, true, &b.bytes)
 	if d, ok := Duration(s.Text(TimeoutSetting)); ok {
-		b.timeout = d
+		b.Timeout = d
 	}
 	return b
 }
 
-// touches refuses a statement that touches more shards than it may, with those
+// Touches refuses a statement that touches more shards than it may, with those
 // that it has touched before.
-func (b *bounds) touches(shards ...string) error {
+func (b *Bounds) Touches(shards ...string) error {
 	if !b.forbidden && b.shards == 0 {
 		return nil
 	}
@@ -187,8 +187,8 @@ func (b *bounds) touches(shards ...string) error {
 	return nil
 }
 
-// returned refuses to go on with an answer that is larger than it may be.
-func (b *bounds) returned(rows, bytes int64) error {
+// Returned refuses to go on with an answer that is larger than it may be.
+func (b *Bounds) Returned(rows, bytes int64) error {
 	switch {
 	case b.rows > 0 && rows > b.rows:
 		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement returns more than %d rows of several shards (%s)", b.rows, RowsMaxSetting).
@@ -198,4 +198,88 @@ func (b *bounds) returned(rows, bytes int64) error {
 			WithHint("add conditions, read fewer columns, or raise the setting")
 	}
 	return nil
+}
+
+const (
+	// GatherRowsMax and GatherBytesMax bound one gather where the settings
+	// cleave.gather_rows_max and cleave.gather_bytes_max say nothing.
+	GatherRowsMax  = 10_000_000
+	GatherBytesMax = 4 << 30
+)
+
+// Names of the session settings that bound a gather: the rows and bytes of all its
+// relations together. 0 is the router's default.
+const (
+	GatherRowsSetting  = "cleave.gather_rows_max"
+	GatherBytesSetting = "cleave.gather_bytes_max"
+)
+
+// GatherLimits are the bounds of one gather.
+type GatherLimits struct{ rows, bytes int64 }
+
+// Gather bounds a gather, as the settings say.
+func (d *Defaults) Gather(s *executor.Settings) GatherLimits {
+	l := GatherLimits{rows: GatherRowsMax, bytes: GatherBytesMax}
+	if d.GatherRowsMax > 0 {
+		l.rows = d.GatherRowsMax
+	}
+	if d.GatherBytesMax > 0 {
+		l.bytes = d.GatherBytesMax
+	}
+	if s.Len() == 0 {
+		return l
+	}
+	if n, ok := Number(s.Text(GatherRowsSetting), false); ok && n > 0 {
+		l.rows = n
+	}
+	if n, ok := Number(s.Text(GatherBytesSetting), true); ok && n > 0 {
+		l.bytes = n
+	}
+	return l
+}
+
+// Check refuses what is over them.
+func (l GatherLimits) Check(rows, bytes int64) error {
+	switch {
+	case rows > l.rows:
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement has to bring more than %d rows of several shards together", l.rows).
+			WithHint("add conditions, or raise the setting %s", GatherRowsSetting)
+	case bytes > l.bytes:
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement has to bring more than %d bytes of several shards together", l.bytes).
+			WithHint("add conditions, read fewer columns, or raise the setting %s", GatherBytesSetting)
+	}
+	return nil
+}
+
+// heldBytesMax is how many bytes of rows a statement that writes may hold in the
+// router where the setting says nothing.
+const heldBytesMax = 256 << 20
+
+// Allowance is how much one statement may still hold in the router.
+type Allowance struct{ Rows, Bytes int64 }
+
+// Allowance is what the session's settings allow.
+func (d *Defaults) Allowance(s *executor.Settings) *Allowance {
+	l := d.Gather(s)
+	a := &Allowance{Rows: l.rows, Bytes: l.bytes}
+	if _, set := s.Get(GatherBytesSetting); !set {
+		a.Bytes = min(a.Bytes, heldBytesMax)
+	}
+	return a
+}
+
+// Take takes a row of so many bytes out of it; 53400 when it is used up.
+func (a *Allowance) Take(bytes int) error {
+	a.Rows--
+	if a.Bytes -= int64(bytes) + 24; a.Rows < 0 || a.Bytes < 0 {
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement has to hold more rows in the router than the settings %s and %s allow", GatherRowsSetting, GatherBytesSetting).
+			WithHint("do it in several statements, for example by ranges of a key, or raise the setting %s", GatherBytesSetting)
+	}
+	return nil
+}
+
+// FileAllowance is what the session's settings allow of rows in a file.
+func (d *Defaults) FileAllowance(s *executor.Settings) *Allowance {
+	l := d.Gather(s)
+	return &Allowance{Rows: l.rows, Bytes: l.bytes}
 }
