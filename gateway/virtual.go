@@ -99,7 +99,7 @@ func yes(b bool) engine.Text {
 func (x *prepared) reachVirtual(st *planner.Statement) error {
 	if x.srv.openVirtual == nil {
 		return sqlstate.Refusal("CLV-1222", `the schema "cleave" is not available in this router`).
-			WithHint("ask the admin API: `cleave map show`")
+			WithHint("ask the admin API, as `cleave map show` does; a program built with the tag cleave_nosqlite does not have it")
 	}
 	reads := asksDirectory(st.Text)
 	if x.pipe.virtual() && reads&^x.virtualReads == 0 {

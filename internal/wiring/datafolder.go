@@ -131,12 +131,21 @@ func ReadLayout(folder, software string) (*Layout, error) {
 		return nil, sqlstate.Wrap(err, sqlstate.DataCorrupted, "%s is damaged", path).
 			WithHint("restore it from a backup of the folder, or start a new cluster with another --data")
 	}
-	if len(l.Shards) == 0 || !slices.ContainsFunc(Drivers(), func(d engine.Driver) bool { return d.Name() == l.Engine }) ||
-		(l.OnServers() && (l.Servers < 1 || l.Servers > len(l.Shards) || (len(l.Ports) != 0 && len(l.Ports) != l.Servers))) {
+	if err := missing(folder, l.Engine); err != nil {
+		return nil, err
+	}
+	if !l.fits() {
 		return nil, sqlstate.New(sqlstate.DataCorrupted, "%s is damaged: its shards, engine and servers do not fit together", path).
 			WithHint("restore it from a backup of the folder, or start a new cluster with another --data")
 	}
 	return l, nil
+}
+
+// fits reports whether the layout's parts go together.
+func (l *Layout) fits() bool {
+	known := slices.ContainsFunc(Drivers(), func(d engine.Driver) bool { return d.Name() == l.Engine })
+	servers := l.Servers >= 1 && l.Servers <= len(l.Shards) && (len(l.Ports) == 0 || len(l.Ports) == l.Servers)
+	return len(l.Shards) > 0 && known && (!l.OnServers() || servers)
 }
 
 func orUnknown(s string) string {

@@ -11,7 +11,6 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
-	"github.com/cleavedb/cleave/shardmap/sqlitedir"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -27,7 +26,7 @@ func OpenDirectoryWith(ctx context.Context, url string, leaseTTL time.Duration) 
 	if InEtcd(url) {
 		return etcd.Open(ctx, url, etcd.Options{LeaseTTL: leaseTTL})
 	}
-	return sqlitedir.OpenWith(FilePath(url), sqlitedir.Options{LeaseTTL: leaseTTL})
+	return openFile(FilePath(url), leaseTTL)
 }
 
 // InEtcd reports whether a directory's URL is not a file's.

@@ -14,7 +14,6 @@ import (
 	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
-	"github.com/cleavedb/cleave/engine/sqlite"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
@@ -27,8 +26,8 @@ import (
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
-// Drivers are the engines that are known.
-func Drivers() []engine.Driver { return []engine.Driver{postgres.Driver{}, sqlite.Driver{}} }
+// Drivers are the engines that this program has.
+func Drivers() []engine.Driver { return append(embedded(), postgres.Driver{}) }
 
 // Rooms are the rooms of one process over one directory.
 type Rooms struct {
@@ -84,7 +83,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		}
 	}
 	byName := map[string]engine.Driver{}
-	for _, d := range []engine.Driver{postgres.Driver{SocketDirs: socketDirs(o.Config)}, sqlite.Driver{}} {
+	for _, d := range append(embedded(), postgres.Driver{SocketDirs: socketDirs(o.Config)}) {
 		byName[d.Name()] = d
 	}
 	r.Executor = executor.New(executor.Options{
@@ -126,7 +125,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		r.Metrics.Stuck(r.Coordinator.Stuck)
 	}
 	r.Gateway = gateway.New(gateway.Options{
-		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
+		Executor: r.Executor, Admin: r.Ops, Virtual: openVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
 		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users, r.Executor), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
 		Transactions: r.transactions, Several: severalDefaults(o.Config), Refused: r.doubtGuards,
 		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
