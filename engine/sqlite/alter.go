@@ -11,7 +11,9 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -38,7 +40,7 @@ func (c *Conn) rewrite(t *translator, d *catalog.Table) {
 
 func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
 	if s.Objtype != pg.ObjectType_OBJECT_TABLE {
-		refuseSQL("CLV-2001", "ALTER of this kind of object")
+		fault.Refuse("CLV-2001", "ALTER of this kind of object")
 	}
 	d := c.findAlter(t, s.Relation, s.MissingOk)
 	if d == nil {
@@ -49,7 +51,7 @@ func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
 		for _, n := range s.Cmds {
 			if n.GetAlterTableCmd().GetDef().GetColumnDef().GetRawDefault() != nil && n.GetAlterTableCmd().Subtype == pg.AlterTableType_AT_AlterColumnType {
 				// PostgreSQL reads the row as it was before all of them.
-				fail(sqlstate.Refusal("CLV-2002", "USING beside other changes in one ALTER TABLE is not supported on a SQLite shard").
+				fault.Raise(sqlstate.Refusal("CLV-2002", "USING beside other changes in one ALTER TABLE is not supported on a SQLite shard").
 					WithHint("Use one ALTER TABLE for each."))
 			}
 		}
@@ -80,7 +82,7 @@ func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *catalog
 	}
 	d := t.findTable(r)
 	if d.System != nil || d.Static {
-		failf(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
+		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
 	}
 	return d
 }
@@ -88,7 +90,7 @@ func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *catalog
 func (c *Conn) columnOf(d *catalog.Table, name string) *catalog.Column {
 	col := d.Column(name)
 	if col == nil {
-		failf(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, d.Name)
+		fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, d.Name)
 	}
 	return col
 }
@@ -127,7 +129,7 @@ func (c *Conn) alterCommand(t *translator, old *catalog.Table, cmd *pg.AlterTabl
 		if pk := d.PrimaryKey(); pk != nil {
 			for _, n := range pk.Columns {
 				if n == col.Num {
-					failf(sqlstate.InvalidTableDefinition, "column \"%s\" is in a primary key", col.Name)
+					fault.Raisef(sqlstate.InvalidTableDefinition, "column \"%s\" is in a primary key", col.Name)
 				}
 			}
 		}
@@ -145,12 +147,12 @@ func (c *Conn) alterCommand(t *translator, old *catalog.Table, cmd *pg.AlterTabl
 		// A file always finds a row by its primary key, or by all of it: what a PostgreSQL shard of the
 		// same cluster needs is so already.
 		if cmd.Def.GetReplicaIdentityStmt().GetIdentityType() == "n" {
-			refuseSQL("CLV-2003", "this form of ALTER TABLE")
+			fault.Refuse("CLV-2003", "this form of ALTER TABLE")
 		}
 	case pg.AlterTableType_AT_ChangeOwner:
-		refuseSQL("CLV-2003", "this form of ALTER TABLE")
+		fault.Refuse("CLV-2003", "this form of ALTER TABLE")
 	default:
-		fail(sqlstate.Refusal("CLV-2004", "this form of ALTER TABLE is not supported on a SQLite shard").
+		fault.Raise(sqlstate.Refusal("CLV-2004", "this form of ALTER TABLE is not supported on a SQLite shard").
 			WithHint("It does ADD/DROP COLUMN, ALTER COLUMN .. TYPE, RENAME, SET/DROP DEFAULT, SET/DROP NOT NULL and ADD/DROP CONSTRAINT."))
 	}
 }
@@ -161,7 +163,7 @@ func (c *Conn) checkNoNulls(d *catalog.Table, col *catalog.Column) {
 	if n != 0 {
 		e := sqlstate.New(sqlstate.NotNullViolation, "column \"%s\" of relation \"%s\" contains null values", col.Name, d.Name)
 		e.Schema, e.Table, e.Column = d.Schema, d.Name, col.Name
-		fail(e)
+		fault.Raise(e)
 	}
 }
 
@@ -172,7 +174,7 @@ func (c *Conn) alterAddColumn(t *translator, old, d *catalog.Table, cmd *pg.Alte
 			c.notice(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists, skipping", def.Colname, d.Name)
 			return
 		}
-		failf(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", def.Colname, d.Name)
+		fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", def.Colname, d.Name)
 	}
 	c.endCaptures(old)
 	list := c.addColumn(t, d, def)
@@ -207,12 +209,12 @@ func (c *Conn) alterAddColumn(t *translator, old, d *catalog.Table, cmd *pg.Alte
 func (c *Conn) alterColumnType(t *translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
 	def, col := cmd.Def.GetColumnDef(), c.columnOf(d, cmd.Name)
 	if d.Guard != nil && slices.Contains(d.Guard.Columns, col.Name) {
-		fail(sqlstate.Refusal("CLV-2005", `the column "%s" is part of the shard key`, col.Name).
+		fault.Raise(sqlstate.Refusal("CLV-2005", `the column "%s" is part of the shard key`, col.Name).
 			WithHint("The type of a shard key cannot be changed."))
 	}
 	typ, mod := t.typeOf(def.TypeName)
 	if def.CollClause != nil || !value.Storable(typ) || !sameRepresentation(col.Type, typ) {
-		fail(sqlstate.Refusal("CLV-2006", "a change of a column's type from %s to %s is not supported on a SQLite shard", value.FormatType(col.Type, col.Mod), value.FormatType(typ, mod)).
+		fault.Raise(sqlstate.Refusal("CLV-2006", "a change of a column's type from %s to %s is not supported on a SQLite shard", value.FormatType(col.Type, col.Mod), value.FormatType(typ, mod)).
 			WithHint("Add a column of the new type, fill it, drop the old one and rename the new."))
 	}
 	row := c.rowTranslator(old, "", "transform expressions")
@@ -223,13 +225,13 @@ func (c *Conn) alterColumnType(t *translator, old, d *catalog.Table, cmd *pg.Alt
 	from := val.typ
 	val, ok := row.tryCoerce(val, typ, mod, pgcatalog.Assignment)
 	if !ok {
-		failf(sqlstate.DatatypeMismatch, "result of USING clause for column \"%s\" cannot be cast automatically to type %s from %s", col.Name, value.TypeName(typ), value.TypeName(from))
+		fault.Raisef(sqlstate.DatatypeMismatch, "result of USING clause for column \"%s\" cannot be cast automatically to type %s from %s", col.Name, value.TypeName(typ), value.TypeName(from))
 	}
 	col.Type, col.Mod = typ, mod
 	t.defaultOf(d, col) // fails if it does not fit
 	if val.sql != quote.Ident(col.Name) {
 		if c.inForeignKey(d, col.Num) {
-			fail(sqlstate.Refusal("CLV-2007", `a change of the values of column "%s" of a foreign key with its type is not supported on a SQLite shard`, col.Name).
+			fault.Raise(sqlstate.Refusal("CLV-2007", `a change of the values of column "%s" of a foreign key with its type is not supported on a SQLite shard`, col.Name).
 				WithHint("Drop the foreign key, change the type, and add the key again."))
 		}
 		c.endCaptures(old)
@@ -237,7 +239,7 @@ func (c *Conn) alterColumnType(t *translator, old, d *catalog.Table, cmd *pg.Alt
 			err := c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + val.sql)
 			if c.env.Err == nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
 				// Row by row, that is: PostgreSQL looks when all rows are changed.
-				fail(sqlstate.Refusal("CLV-2008", `a change of the type of column "%s" that breaks a constraint is not supported on a SQLite shard`, col.Name).
+				fault.Raise(sqlstate.Refusal("CLV-2008", `a change of the type of column "%s" that breaks a constraint is not supported on a SQLite shard`, col.Name).
 					WithHint("Change the values first, or drop the constraint."))
 			}
 			c.must(err)
@@ -293,7 +295,7 @@ func (c *Conn) checkRows(t *translator, d *catalog.Table, k *catalog.Constraint)
 		if n != 0 {
 			e := sqlstate.New(sqlstate.CheckViolation, "check constraint \"%s\" of relation \"%s\" is violated by some row", k.Name, d.Name)
 			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, k.Name
-			fail(e)
+			fault.Raise(e)
 		}
 	case "f":
 		ref := d
@@ -312,14 +314,14 @@ func (c *Conn) checkRows(t *translator, d *catalog.Table, k *catalog.Constraint)
 		if n != 0 {
 			e := sqlstate.New(sqlstate.ForeignKeyViolation, "insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
 			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, k.Name
-			fail(e)
+			fault.Raise(e)
 		}
 	}
 }
 
 func (c *Conn) alterAddConstraint(t *translator, old, d *catalog.Table, k *pg.Constraint) {
 	if k.SkipValidation && !k.InitiallyValid {
-		refuseSQL("CLV-2009", "NOT VALID")
+		fault.Refuse("CLV-2009", "NOT VALID")
 	}
 	c.addConstraints(t, d, []columnConstraint{{con: k}})
 	if len(d.Constraints) == len(old.Constraints) {
@@ -346,7 +348,7 @@ func (c *Conn) alterDropConstraint(t *translator, d *catalog.Table, cmd *pg.Alte
 			c.notice("00000", "constraint \"%s\" of relation \"%s\" does not exist, skipping", cmd.Name, d.Name)
 			return
 		}
-		failf(sqlstate.UndefinedObject, "constraint \"%s\" of relation \"%s\" does not exist", cmd.Name, d.Name)
+		fault.Raisef(sqlstate.UndefinedObject, "constraint \"%s\" of relation \"%s\" does not exist", cmd.Name, d.Name)
 	}
 	index := k.Index
 	var rest []catalog.Constraint
@@ -376,13 +378,13 @@ func (c *Conn) alterDropColumn(t *translator, d *catalog.Table, cmd *pg.AlterTab
 	if d.Guard != nil {
 		for _, n := range d.Guard.Columns {
 			if n == col.Name {
-				fail(sqlstate.Refusal("CLV-2010", `the column "%s" is part of the shard key`, col.Name).
+				fault.Raise(sqlstate.Refusal("CLV-2010", `the column "%s" is part of the shard key`, col.Name).
 					WithHint("The shard key of a table cannot be dropped."))
 			}
 		}
 	}
 	if len(d.Live()) == 1 {
-		refuseSQL("CLV-2011", "a table without columns")
+		fault.Refuse("CLV-2011", "a table without columns")
 	}
 	uses := func(nums []int16) bool {
 		for _, n := range nums {
@@ -395,7 +397,7 @@ func (c *Conn) alterDropColumn(t *translator, d *catalog.Table, cmd *pg.AlterTab
 	for _, o := range c.cat.Tables {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && k.RefTable == d.OID && uses(k.RefCols) && !(o.OID == d.OID && uses(k.Columns)) {
-				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop column %s of table %s because other objects depend on it", col.Name, d.Name).
+				fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop column %s of table %s because other objects depend on it", col.Name, d.Name).
 					WithDetail("constraint %s on table %s depends on column %s of table %s", k.Name, o.Name, col.Name, d.Name).
 					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 			}
@@ -417,9 +419,9 @@ func (c *Conn) alterDropColumn(t *translator, d *catalog.Table, cmd *pg.AlterTab
 			hit = hit || ic.Num == col.Num
 		}
 		if ix.Where != "" {
-			n, err := parseExpr(ix.Where)
+			n, err := syntax.Expr(ix.Where)
 			c.must(err)
-			walkColumns(n, func(r *pg.ColumnRef) { hit = hit || r.Fields[len(r.Fields)-1].GetString_().GetSval() == col.Name })
+			syntax.Columns(n, func(r *pg.ColumnRef) { hit = hit || r.Fields[len(r.Fields)-1].GetString_().GetSval() == col.Name })
 		}
 		if hit {
 			c.must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
@@ -461,29 +463,29 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		d := old.Clone()
 		col := d.Column(s.Subname)
 		if col == nil {
-			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", s.Subname)
+			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", s.Subname)
 		}
 		for _, o := range d.Live() {
 			if o.Name == s.Newname {
-				failf(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", s.Newname, d.Name)
+				fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", s.Newname, d.Name)
 			}
 			if o != col && strings.EqualFold(o.Name, s.Newname) {
-				fail(sqlstate.Refusal("CLV-2012", "a SQLite shard cannot have two columns whose names differ in case only").
+				fault.Raise(sqlstate.Refusal("CLV-2012", "a SQLite shard cannot have two columns whose names differ in case only").
 					WithHint("Choose another name."))
 			}
 		}
 		c.endCaptures(old)
 		c.must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " RENAME COLUMN " + quote.Ident(col.Name) + " TO " + quote.Ident(s.Newname)))
 		swap := func(text string) string {
-			n, err := parseExpr(text)
+			n, err := syntax.Expr(text)
 			c.must(err)
-			walkColumns(n, func(r *pg.ColumnRef) {
+			syntax.Columns(n, func(r *pg.ColumnRef) {
 				last := r.Fields[len(r.Fields)-1].GetString_()
 				if last.GetSval() == s.Subname {
 					last.Sval = s.Newname
 				}
 			})
-			return deparse(n)
+			return syntax.Deparse(n)
 		}
 		for i := range d.Constraints {
 			if d.Constraints[i].Expr != "" {
@@ -522,15 +524,15 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 			c.notice("00000", "relation \"%s\" does not exist, skipping", s.Relation.Relname)
 			return
 		}
-		failf(sqlstate.UndefinedTable, "relation \"%s\" does not exist", s.Relation.Relname)
+		fault.Raisef(sqlstate.UndefinedTable, "relation \"%s\" does not exist", s.Relation.Relname)
 	case pg.ObjectType_OBJECT_TABCONSTRAINT:
 		d := c.findAlter(t, s.Relation, false).Clone()
 		k := d.Constraint(s.Subname)
 		if k == nil {
-			failf(sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", s.Subname, d.Name)
+			fault.Raisef(sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", s.Subname, d.Name)
 		}
 		if d.Constraint(s.Newname) != nil {
-			failf(sqlstate.DuplicateObject, "constraint \"%s\" for relation \"%s\" already exists", s.Newname, d.Name)
+			fault.Raisef(sqlstate.DuplicateObject, "constraint \"%s\" for relation \"%s\" already exists", s.Newname, d.Name)
 		}
 		if k.Index != 0 {
 			c.renameIndex(t, d, k.Index, s.Newname)
@@ -540,7 +542,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		c.rewrite(t, d)
 		c.must(c.saveTable(d))
 	default:
-		refuseSQL("CLV-2013", "this RENAME")
+		fault.Refuse("CLV-2013", "this RENAME")
 	}
 }
 
@@ -583,7 +585,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
 				ref := c.cat.ByOID[k.RefTable]
-				fail(sqlstate.New(sqlstate.FeatureNotSupported, "cannot truncate a table referenced in a foreign key constraint").
+				fault.Raise(sqlstate.New(sqlstate.FeatureNotSupported, "cannot truncate a table referenced in a foreign key constraint").
 					WithDetail("Table \"%s\" references \"%s\".", o.Name, ref.Name).
 					WithHint("Truncate table \"%s\" at the same time, or use TRUNCATE ... CASCADE.", o.Name))
 			}
@@ -596,7 +598,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 			e.Detail = engine.Refusal{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch}.Detail()
 			e.Hint, e.Schema, e.Table = engine.RefusalHint, d.Schema, d.Name
 			e.Retry = sqlstate.RetryTransaction
-			fail(e)
+			fault.Raise(e)
 		}
 	}
 	if len(list) > 1 {
@@ -622,7 +624,7 @@ func (c *Conn) comment(t *translator, s *pg.CommentStmt) {
 	case pg.ObjectType_OBJECT_COLUMN:
 		items := s.Object.GetList().GetItems()
 		if len(items) < 2 {
-			failf(sqlstate.SyntaxError, "column name must be qualified")
+			fault.Raisef(sqlstate.SyntaxError, "column name must be qualified")
 		}
 		r := &pg.RangeVar{Relname: items[len(items)-2].GetString_().GetSval(), Location: -1}
 		if len(items) > 2 {
@@ -632,7 +634,7 @@ func (c *Conn) comment(t *translator, s *pg.CommentStmt) {
 		c.columnOf(d, items[len(items)-1].GetString_().GetSval()).Comment = s.Comment
 		c.must(c.saveTable(d))
 	default:
-		refuseSQL("CLV-2014", "COMMENT ON this kind of object")
+		fault.Refuse("CLV-2014", "COMMENT ON this kind of object")
 	}
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -146,6 +147,6 @@ func (t *translator) cast(e expr, to uint32) expr {
 }
 
 func cannotCast(from, to uint32) {
-	fail(sqlstate.Refusal("CLV-2016", "a SQLite shard cannot cast %s to %s exactly", value.TypeName(from), value.TypeName(to)).
+	fault.Raise(sqlstate.Refusal("CLV-2016", "a SQLite shard cannot cast %s to %s exactly", value.TypeName(from), value.TypeName(to)).
 		WithHint("See docs/sql-sqlite.md for the casts it has."))
 }

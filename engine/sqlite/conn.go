@@ -12,31 +12,26 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
-	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Bounds of one conversation.
 const (
-	outputChunk   = 32 << 10 // Receive returns once this much is ready
-	queueMax      = 64 << 20 // frames sent and not yet run, beyond one message
-	planMax       = 256      // cached plans
-	preparedMax   = 10000
-	portalMax     = 1000
-	savepointMax  = 1000
-	stmtsPerPlan  = 4
-	statementSize = 8 << 20
+	outputChunk  = 32 << 10 // Receive returns once this much is ready
+	queueMax     = 64 << 20 // frames sent and not yet run, beyond one message
+	planMax      = 256      // cached plans
+	preparedMax  = 10000
+	portalMax    = 1000
+	savepointMax = 1000
+	stmtsPerPlan = 4
 )
 
 var errClosed = errors.New("sqlite: the conversation is closed")
-
-func checkNesting(text string) error {
-	return sqlguard.Check(text, sqlguard.Limits{Bytes: statementSize})
-}
 
 // Conn is one conversation with a SQLite file (or with a virtual database). Send
 // queues frames; Receive runs them, in the calling goroutine, until a chunk of
@@ -412,21 +407,6 @@ func (c *Conn) release() {
 	}
 }
 
-// guarded runs fn and turns a panic of the translator into an error.
-func guarded(fn func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			if f, ok := r.(failed); ok {
-				err = f.err
-				return
-			}
-			err = sqlstate.New(sqlstate.InternalError, "internal error: %v", r).
-				WithHint("Please report it with the statement: https://github.com/cleavedb/cleave/issues.")
-		}
-	}()
-	return fn()
-}
-
 // handle runs one frame. It returns false when the conversation ends.
 func (c *Conn) handle(f wire.Frame) bool {
 	typ := f.Type()
@@ -436,7 +416,7 @@ func (c *Conn) handle(f wire.Frame) bool {
 	var err error
 	switch typ {
 	case wire.Query:
-		err = guarded(func() error { return c.simpleQuery(f.Body()) })
+		err = fault.Guard(func() error { return c.simpleQuery(f.Body()) })
 		if err != nil {
 			c.script = nil
 			c.fail(err)
@@ -444,15 +424,15 @@ func (c *Conn) handle(f wire.Frame) bool {
 		}
 		return true
 	case wire.Parse:
-		err = guarded(func() error { return c.parse(f.Body()) })
+		err = fault.Guard(func() error { return c.parse(f.Body()) })
 	case wire.Bind:
-		err = guarded(func() error { return c.bind(f.Body()) })
+		err = fault.Guard(func() error { return c.bind(f.Body()) })
 	case wire.Describe:
-		err = guarded(func() error { return c.describe(f.Body()) })
+		err = fault.Guard(func() error { return c.describe(f.Body()) })
 	case wire.Execute:
-		err = guarded(func() error { return c.execute(f.Body()) })
+		err = fault.Guard(func() error { return c.execute(f.Body()) })
 	case wire.Close:
-		err = guarded(func() error { return c.closeMessage(f.Body()) })
+		err = fault.Guard(func() error { return c.closeMessage(f.Body()) })
 	case wire.Flush:
 		err = wire.ReadEmpty(f.Body())
 	case wire.Sync:
@@ -594,7 +574,7 @@ func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (
 	}
 	own := c.tx.block == txNone
 	c.verb = "ALTER TABLE"
-	err = guarded(func() error {
+	err = fault.Guard(func() error {
 		if err := c.begin(write); err != nil {
 			return err
 		}

@@ -8,7 +8,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -36,7 +38,7 @@ func (c *Conn) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*plan, er
 		write = true
 	}
 	return &plan{text: text, tag: "COPY", kind: utilityPlan, write: write, generation: c.cat.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
-		defer catch(&err)
+		defer fault.Catch(&err)
 		if s.IsProgram || s.Filename != "" {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "must be superuser or have privileges of the pg_read_server_files role to COPY from a file").
 				WithHint("Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone.")
@@ -302,7 +304,7 @@ func copyColumns(d *catalog.Table, names []*pg.Node, f *copyFormat) ([]*catalog.
 func (t *translator) copyTable(v *pg.RangeVar, from bool) *catalog.Table {
 	d := t.findRelation(v)
 	if from && (d.System != nil || d.Static || d.Relation) {
-		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name))
+		fault.Raise(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name))
 	}
 	return d
 }
@@ -352,7 +354,7 @@ func (c *Conn) startCopyOut(s *pg.CopyStmt, f *copyFormat, p *portal, text strin
 			names[i] = quote.Ident(col.Name)
 		}
 		text = "SELECT " + strings.Join(names, ", ") + " FROM " + quote.Ident(d.Schema) + "." + quote.Ident(d.Name)
-		tree, err := syntaxTree(text)
+		tree, err := syntax.Tree(text)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,9 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -80,7 +82,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 		names[i], marks[i], oids[i] = quote.Ident(col.Name), "$"+itoa(int64(i+1)), col.Type
 	}
 	insert := "INSERT INTO " + quote.Ident(d.Schema) + "." + quote.Ident(d.Name) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
-	tree, err := syntaxTree(insert)
+	tree, err := syntax.Tree(insert)
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func (c *Conn) copyFrame(f wire.Frame) {
 	case wire.Sync, wire.Flush:
 		return // ignored in this state, as PostgreSQL does
 	case wire.CopyDoneF:
-		if err = guarded(func() error { return in.run(c, true) }); err == nil {
+		if err = fault.Guard(func() error { return in.run(c, true) }); err == nil {
 			c.endPortal(in.row)
 			c.copying, c.active, c.simple = nil, in.p, in.simple
 			in.p.copyIn, in.p.tag = nil, "COPY "+itoa(in.rows)
@@ -169,7 +171,7 @@ func (c *Conn) takeCopy(data []byte) {
 	if len(data) > 0 {
 		in.rest = append(in.rest, data...)
 	}
-	in.err = guarded(func() error { return in.run(c, false) })
+	in.err = fault.Guard(func() error { return in.run(c, false) })
 }
 
 // sendCopy takes the frames of data at the beginning, while data is awaited.

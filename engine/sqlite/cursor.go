@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -45,7 +46,7 @@ func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) 
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot specify both SCROLL and NO SCROLL")
 	}
 	return &plan{text: text, tag: "DECLARE CURSOR", kind: utilityPlan, generation: c.cat.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
-		defer catch(&err)
+		defer fault.Catch(&err)
 		hold := s.Options&cursorHold != 0
 		if c.tx.block == txNone && !hold && (c.script == nil || !c.script.multi) {
 			return sqlstate.New(sqlstate.NoActiveTransaction, "DECLARE CURSOR can only be used in transaction blocks")

@@ -5,14 +5,13 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"sync"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -38,14 +37,14 @@ func (c *Conn) runUtility(p *portal) error {
 
 // planUtility recognises DDL and its like; nil means that it is a query.
 func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
-	defer catch(&err)
+	defer fault.Catch(&err)
 	util := func(tag string, write bool, fn func(c *Conn, p *portal) error) (*plan, error) {
 		return &plan{text: text, tag: tag, kind: utilityPlan, write: write, util: fn, generation: c.cat.Generation, settings: c.settings.version}, nil
 	}
 	// A statement is translated when it runs, since the tables may have changed.
 	ddl := func(tag string, fn func(t *translator, p *portal)) (*plan, error) {
 		return util(tag, true, func(c *Conn, p *portal) (err error) {
-			defer catch(&err)
+			defer fault.Catch(&err)
 			fn(c.translator(text), p)
 			return nil
 		})
@@ -112,17 +111,17 @@ func (c *Conn) creationSchema(r *pg.RangeVar) string {
 	}
 	path := c.effectivePath()
 	if len(path) == 0 {
-		failf(sqlstate.InvalidSchemaName, "no schema has been selected to create in")
+		fault.Raisef(sqlstate.InvalidSchemaName, "no schema has been selected to create in")
 	}
 	return path[0]
 }
 
 func (c *Conn) checkSchema(name string) {
 	if c.cat.Schemas[name] == nil {
-		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
+		fault.Raisef(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
 	}
 	if name == catalog.SchemaPgCatalog || name == catalog.SchemaInformation {
-		failf(sqlstate.InsufficientPrivilege, "permission denied for schema %s", name)
+		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied for schema %s", name)
 	}
 }
 
@@ -130,15 +129,15 @@ func (c *Conn) checkSchema(name string) {
 func (c *Conn) checkNewName(schema, name string) {
 	exact, folded := c.cat.RelationNameTaken(schema, name)
 	if exact {
-		failf(sqlstate.DuplicateTable, "relation \"%s\" already exists", name)
+		fault.Raisef(sqlstate.DuplicateTable, "relation \"%s\" already exists", name)
 	}
 	if folded {
-		fail(sqlstate.Refusal("CLV-2022", `a SQLite shard cannot have two relations whose names differ in case only ("%s")`, name).
+		fault.Raise(sqlstate.Refusal("CLV-2022", `a SQLite shard cannot have two relations whose names differ in case only ("%s")`, name).
 			WithHint("Choose another name."))
 	}
 	lower := strings.ToLower(catalog.SQLName(schema, name))
 	if strings.HasPrefix(lower, "sqlite_") || strings.HasPrefix(lower, "cleave_") && schema == catalog.SchemaPublic || schema == catalog.SchemaPublic && strings.Contains(name, ".") {
-		fail(sqlstate.Refusal("CLV-2023", `a SQLite shard cannot have a relation named "%s"`, name).
+		fault.Raise(sqlstate.Refusal("CLV-2023", `a SQLite shard cannot have a relation named "%s"`, name).
 			WithHint("Names must not begin with sqlite_ or cleave_, nor contain a dot."))
 	}
 }
@@ -175,54 +174,16 @@ func (c *Conn) chooseName(schema, name1, name2, label string, taken func(string)
 	}
 }
 
-// parserVersion is the version that the parser wants to see in a tree.
-var parserVersion = sync.OnceValue(func() int32 {
-	tree, err := pg.Parse("SELECT 1")
-	if err != nil {
-		return 0
-	}
-	return tree.Version
-})
-
-func deparse(n *pg.Node) string {
-	tree := &pg.ParseResult{Version: parserVersion(), Stmts: []*pg.RawStmt{{Stmt: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{
-		TargetList:  []*pg.Node{{Node: &pg.Node_ResTarget{ResTarget: &pg.ResTarget{Val: n}}}},
-		LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE}}}}}}
-	s, err := pg.Deparse(tree)
-	if err != nil {
-		refuseSQL("CLV-2024", "this expression")
-	}
-	return strings.TrimPrefix(s, "SELECT ")
-}
-
-// walkColumns calls fn for every column reference in an expression.
-func walkColumns(m proto.Message, fn func(*pg.ColumnRef)) {
-	if r, ok := m.(*pg.ColumnRef); ok {
-		fn(r)
-	}
-	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case fd.IsList() && fd.Message() != nil:
-			for i := range v.List().Len() {
-				walkColumns(v.List().Get(i).Message().Interface(), fn)
-			}
-		case fd.Message() != nil && !fd.IsMap():
-			walkColumns(v.Message().Interface(), fn)
-		}
-		return true
-	})
-}
-
 func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
 	switch {
 	case s.Relation.Relpersistence == "t":
-		refuseSQL("CLV-2025", "a temporary table")
+		fault.Refuse("CLV-2025", "a temporary table")
 	case len(s.InhRelations) > 0 || s.Partspec != nil || s.Partbound != nil:
-		refuseSQL("CLV-2026", "inheritance and partitioning")
+		fault.Refuse("CLV-2026", "inheritance and partitioning")
 	case s.OfTypename != nil:
-		refuseSQL("CLV-2027", "CREATE TABLE OF")
+		fault.Refuse("CLV-2027", "CREATE TABLE OF")
 	case s.Tablespacename != "" || s.AccessMethod != "" && s.AccessMethod != "heap":
-		refuseSQL("CLV-2028", "a tablespace or access method")
+		fault.Refuse("CLV-2028", "a tablespace or access method")
 	}
 	schema := c.creationSchema(s.Relation)
 	name := s.Relation.Relname
@@ -241,13 +202,13 @@ func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
 		case *pg.Node_Constraint:
 			constraints = append(constraints, columnConstraint{con: x.Constraint})
 		case *pg.Node_TableLikeClause:
-			refuseSQL("CLV-2029", "LIKE in CREATE TABLE")
+			fault.Refuse("CLV-2029", "LIKE in CREATE TABLE")
 		default:
-			refuseSQL("CLV-2030", "this element of CREATE TABLE")
+			fault.Refuse("CLV-2030", "this element of CREATE TABLE")
 		}
 	}
 	if len(d.Columns) == 0 {
-		refuseSQL("CLV-2011", "a table without columns")
+		fault.Refuse("CLV-2011", "a table without columns")
 	}
 	c.addConstraints(t, d, constraints)
 	c.must(c.exec(c.tableSQL(t, d)))
@@ -268,7 +229,7 @@ func (c *Conn) must(err error) {
 		if strings.Contains(err.Error(), "non-deterministic") {
 			err = value.Unsupported("a function that is not immutable in a constraint or index")
 		}
-		fail(err)
+		fault.Raise(err)
 	}
 }
 
@@ -283,7 +244,7 @@ func tableOptions(list []*pg.Node) []string {
 	for _, n := range list {
 		e := n.GetDefElem()
 		if e.Defnamespace != "" || e.Defname != "fillfactor" && !strings.HasPrefix(e.Defname, "autovacuum_") {
-			fail(sqlstate.Refusal("CLV-2031", "the storage parameter %s is not supported on a SQLite shard", e.Defname).
+			fault.Raise(sqlstate.Refusal("CLV-2031", "the storage parameter %s is not supported on a SQLite shard", e.Defname).
 				WithHint("Leave it out."))
 		}
 		v := ""
@@ -295,7 +256,7 @@ func tableOptions(list []*pg.Node) []string {
 			} else if f := a.GetFloat(); f != nil {
 				v = f.Fval
 			} else if tn := a.GetTypeName(); tn != nil {
-				v = builtinName(tn)
+				v = syntax.LastName(tn)
 			}
 		}
 		out = append(out, e.Defname+"="+v)
@@ -306,28 +267,28 @@ func tableOptions(list []*pg.Node) []string {
 // addColumn appends a column and returns its constraints.
 func (c *Conn) addColumn(t *translator, d *catalog.Table, n *pg.ColumnDef) []columnConstraint {
 	if d.Column(n.Colname) != nil {
-		failf(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", n.Colname)
+		fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", n.Colname)
 	}
 	for _, o := range d.Live() {
 		if strings.EqualFold(o.Name, n.Colname) {
-			fail(sqlstate.Refusal("CLV-2032", `a SQLite shard cannot have two columns whose names differ in case only ("%s")`, n.Colname).
+			fault.Raise(sqlstate.Refusal("CLV-2032", `a SQLite shard cannot have two columns whose names differ in case only ("%s")`, n.Colname).
 				WithHint("Choose another name."))
 		}
 	}
 	switch n.Colname {
 	case "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid":
-		failf(sqlstate.DuplicateColumn, "column name \"%s\" conflicts with a system column name", n.Colname)
+		fault.Raisef(sqlstate.DuplicateColumn, "column name \"%s\" conflicts with a system column name", n.Colname)
 	}
 	if last := n.TypeName.Names[len(n.TypeName.Names)-1].GetString_().GetSval(); strings.HasSuffix(last, "serial") || last == "serial4" || last == "serial8" || last == "serial2" {
-		fail(sqlstate.Refusal("CLV-2033", "a SQLite shard has no serial columns: a rolled back transaction would give a number out twice").
+		fault.Raise(sqlstate.Refusal("CLV-2033", "a SQLite shard has no serial columns: a rolled back transaction would give a number out twice").
 			WithHint("Use uuid DEFAULT gen_random_uuid(), or numbers of your own."))
 	}
 	if len(d.Columns) >= 1600 {
-		failf("54011", "tables can have at most 1600 columns")
+		fault.Raisef("54011", "tables can have at most 1600 columns")
 	}
 	oid, mod := t.typeOf(n.TypeName)
 	if !value.Storable(oid) {
-		fail(sqlstate.Refusal("CLV-2034", "a SQLite shard cannot store columns of type %s", value.FormatType(oid, mod)).
+		fault.Raise(sqlstate.Refusal("CLV-2034", "a SQLite shard cannot store columns of type %s", value.FormatType(oid, mod)).
 			WithHint("It stores boolean, smallint, integer, bigint, numeric, double precision, text, varchar, char, uuid, bytea, date, time, timestamp, timestamptz, json and jsonb."))
 	}
 	if n.CollClause != nil {
@@ -335,12 +296,12 @@ func (c *Conn) addColumn(t *translator, d *catalog.Table, n *pg.ColumnDef) []col
 		switch name {
 		case "C", "POSIX", "default", "ucs_basic":
 		default:
-			fail(sqlstate.Refusal("CLV-2035", `a SQLite shard orders text by bytes (COLLATE "C") only`).
+			fault.Raise(sqlstate.Refusal("CLV-2035", `a SQLite shard orders text by bytes (COLLATE "C") only`).
 				WithHint("Leave the COLLATE clause out, or use a PostgreSQL shard."))
 		}
 	}
 	if n.Compression != "" || n.StorageName != "" {
-		refuseSQL("CLV-2036", "COMPRESSION or STORAGE")
+		fault.Refuse("CLV-2036", "COMPRESSION or STORAGE")
 	}
 	num := int16(len(d.Columns) + 1)
 	d.Columns = append(d.Columns, catalog.Column{Num: num, Name: n.Colname, Type: oid, Mod: mod})
@@ -357,7 +318,7 @@ func constraintAttributes(list []*pg.Node) []*pg.Constraint {
 	var out []*pg.Constraint
 	var last *pg.Constraint
 	deferrable, initially := false, false // said of last
-	misuse := func(text string) { failf(sqlstate.SyntaxError, "%s", text) }
+	misuse := func(text string) { fault.Raisef(sqlstate.SyntaxError, "%s", text) }
 	for _, n := range list {
 		k := n.GetConstraint()
 		what, timing := "", false
@@ -406,7 +367,7 @@ func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnCons
 	for _, k := range list {
 		if n := k.con.Conname; n != "" {
 			if named[n] {
-				failf(sqlstate.DuplicateObject, "constraint \"%s\" for relation \"%s\" already exists", n, d.Name)
+				fault.Raisef(sqlstate.DuplicateObject, "constraint \"%s\" for relation \"%s\" already exists", n, d.Name)
 			}
 			named[n] = true
 		}
@@ -432,7 +393,7 @@ func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnCons
 			col = d.ByNum(ck.column.Num)
 		}
 		if (k.Deferrable || k.Initdeferred) && k.Contype != pg.ConstrType_CONSTR_FOREIGN {
-			fail(sqlstate.Refusal("CLV-2037", "a deferrable UNIQUE or PRIMARY KEY constraint is not supported on a SQLite shard").
+			fault.Raise(sqlstate.Refusal("CLV-2037", "a deferrable UNIQUE or PRIMARY KEY constraint is not supported on a SQLite shard").
 				WithHint("Foreign keys can be DEFERRABLE; leave it out here."))
 		}
 		switch k.Contype {
@@ -444,7 +405,7 @@ func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnCons
 		case pg.ConstrType_CONSTR_CHECK:
 			used := ""
 			several := false
-			walkColumns(k.RawExpr, func(r *pg.ColumnRef) {
+			syntax.Columns(k.RawExpr, func(r *pg.ColumnRef) {
 				n := r.Fields[len(r.Fields)-1].GetString_().GetSval()
 				if used == "" || used == n {
 					used = n
@@ -460,9 +421,9 @@ func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnCons
 				name = c.chooseName(d.Schema, d.Name, used, "check", taken)
 			}
 			named[name] = true
-			x := catalog.Constraint{OID: c.mustOID(), Name: name, Type: "c", Expr: deparse(k.RawExpr)}
+			x := catalog.Constraint{OID: c.mustOID(), Name: name, Type: "c", Expr: syntax.Deparse(k.RawExpr)}
 			seen := map[int16]bool{}
-			walkColumns(k.RawExpr, func(r *pg.ColumnRef) {
+			syntax.Columns(k.RawExpr, func(r *pg.ColumnRef) {
 				if o := d.Column(r.Fields[len(r.Fields)-1].GetString_().GetSval()); o != nil && !seen[o.Num] {
 					seen[o.Num] = true
 					x.Columns = append(x.Columns, o.Num)
@@ -475,14 +436,14 @@ func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnCons
 		case pg.ConstrType_CONSTR_FOREIGN:
 			c.addForeignKey(t, d, k, col, named, taken)
 		case pg.ConstrType_CONSTR_IDENTITY:
-			fail(sqlstate.Refusal("CLV-2038", "a SQLite shard has no identity columns: a rolled back transaction would give a number out twice").
+			fault.Raise(sqlstate.Refusal("CLV-2038", "a SQLite shard has no identity columns: a rolled back transaction would give a number out twice").
 				WithHint("Use uuid DEFAULT gen_random_uuid(), or numbers of your own."))
 		case pg.ConstrType_CONSTR_GENERATED:
-			refuseSQL("CLV-2039", "a generated column")
+			fault.Refuse("CLV-2039", "a generated column")
 		case pg.ConstrType_CONSTR_EXCLUSION:
-			refuseSQL("CLV-2040", "an exclusion constraint")
+			fault.Refuse("CLV-2040", "an exclusion constraint")
 		default:
-			refuseSQL("CLV-2041", "this constraint")
+			fault.Refuse("CLV-2041", "this constraint")
 		}
 	}
 }
@@ -492,10 +453,10 @@ func (c *Conn) setDefault(t *translator, d *catalog.Table, col *catalog.Column, 
 		col.Default = ""
 		return
 	}
-	walkColumns(n, func(*pg.ColumnRef) {
-		failf(sqlstate.FeatureNotSupported, "cannot use column reference in DEFAULT expression")
+	syntax.Columns(n, func(*pg.ColumnRef) {
+		fault.Raisef(sqlstate.FeatureNotSupported, "cannot use column reference in DEFAULT expression")
 	})
-	text := deparse(n)
+	text := syntax.Deparse(n)
 	if k := n.GetAConst(); k != nil && k.GetSval() != nil {
 		text += "::" + value.TypeName(col.Type)
 	}
@@ -513,20 +474,20 @@ func (c *Conn) setDefault(t *translator, d *catalog.Table, col *catalog.Column, 
 		sub.defaultOf(d, col) // only to see whether it can be evaluated
 	}()
 	if sub.aliases > 0 {
-		failf(sqlstate.FeatureNotSupported, "cannot use subquery in DEFAULT expression")
+		fault.Raisef(sqlstate.FeatureNotSupported, "cannot use subquery in DEFAULT expression")
 	}
 }
 
 // checkSQL translates a CHECK or index predicate.
 func (c *Conn) checkSQL(d *catalog.Table, text string) string {
-	n, err := parseExpr(text)
+	n, err := syntax.Expr(text)
 	if err != nil {
-		fail(err)
+		fault.Raise(err)
 	}
 	t := c.rowTranslator(d, text, "check constraints")
 	e := t.boolean(n, "CHECK")
 	if t.volatile > 0 {
-		refuseSQL("CLV-2042", "a volatile function in a constraint or index")
+		fault.Refuse("CLV-2042", "a volatile function in a constraint or index")
 	}
 	return e.sql
 }
@@ -548,11 +509,11 @@ func (c *Conn) rowTranslator(d *catalog.Table, text, clause string) *translator 
 
 func (c *Conn) addUnique(t *translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.NullsNotDistinct || len(k.Including) > 0 || k.Indexname != "" {
-		refuseSQL("CLV-2043", "this form of UNIQUE or PRIMARY KEY")
+		fault.Refuse("CLV-2043", "this form of UNIQUE or PRIMARY KEY")
 	}
 	primary := k.Contype == pg.ConstrType_CONSTR_PRIMARY
 	if primary && d.PrimaryKey() != nil {
-		failf(sqlstate.InvalidTableDefinition, "multiple primary keys for table \"%s\" are not allowed", d.Name)
+		fault.Raisef(sqlstate.InvalidTableDefinition, "multiple primary keys for table \"%s\" are not allowed", d.Name)
 	}
 	var nums []int16
 	var names []string
@@ -563,11 +524,11 @@ func (c *Conn) addUnique(t *translator, d *catalog.Table, k *pg.Constraint, col 
 		name := n.GetString_().GetSval()
 		kc := d.Column(name)
 		if kc == nil {
-			failf(sqlstate.UndefinedColumn, "column \"%s\" named in key does not exist", name)
+			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" named in key does not exist", name)
 		}
 		for _, o := range nums {
 			if o == kc.Num {
-				failf(sqlstate.DuplicateColumn, "column \"%s\" appears twice in %s constraint", name, map[bool]string{true: "primary key", false: "unique"}[primary])
+				fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" appears twice in %s constraint", name, map[bool]string{true: "primary key", false: "unique"}[primary])
 			}
 		}
 		nums, names = append(nums, kc.Num), append(names, name)
@@ -602,7 +563,7 @@ func (c *Conn) addUnique(t *translator, d *catalog.Table, k *pg.Constraint, col 
 
 func indexable(col *catalog.Column) {
 	if !value.Comparable(col.Type) && value.ClassOf(col.Type) != value.ClassBpchar {
-		fail(sqlstate.Refusal("CLV-2044", "a SQLite shard cannot index columns of type %s", value.TypeName(col.Type)).
+		fault.Raise(sqlstate.Refusal("CLV-2044", "a SQLite shard cannot index columns of type %s", value.TypeName(col.Type)).
 			WithHint("Index a text column instead."))
 	}
 }
@@ -611,18 +572,18 @@ var fkActions = map[string]string{"a": "NO ACTION", "r": "RESTRICT", "c": "CASCA
 
 func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.FkMatchtype == "f" || k.FkMatchtype == "p" {
-		refuseSQL("CLV-2045", "MATCH FULL and MATCH PARTIAL")
+		fault.Refuse("CLV-2045", "MATCH FULL and MATCH PARTIAL")
 	}
 	if len(k.FkDelSetCols) > 0 {
-		refuseSQL("CLV-2046", "ON DELETE SET with a list of columns")
+		fault.Refuse("CLV-2046", "ON DELETE SET with a list of columns")
 	}
 	if k.SkipValidation && !k.InitiallyValid {
-		refuseSQL("CLV-2009", "NOT VALID")
+		fault.Refuse("CLV-2009", "NOT VALID")
 	}
 	x := catalog.Constraint{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction, Deferrable: k.Deferrable || k.Initdeferred, Deferred: k.Initdeferred}
 	for _, a := range []string{x.OnDelete, x.OnUpdate} {
 		if fkActions[a] == "" || a == "d" {
-			refuseSQL("CLV-2047", "the action SET DEFAULT of a foreign key")
+			fault.Refuse("CLV-2047", "the action SET DEFAULT of a foreign key")
 		}
 	}
 	if col != nil {
@@ -632,7 +593,7 @@ func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, 
 		name := n.GetString_().GetSval()
 		kc := d.Column(name)
 		if kc == nil {
-			failf(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
+			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
 		}
 		x.Columns = append(x.Columns, kc.Num)
 	}
@@ -644,13 +605,13 @@ func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, 
 		ref = t.findTable(pk)
 	}
 	if ref.System != nil || ref.Static {
-		failf(sqlstate.WrongObjectType, "referenced relation \"%s\" is not a table", ref.Name)
+		fault.Raisef(sqlstate.WrongObjectType, "referenced relation \"%s\" is not a table", ref.Name)
 	}
 	x.RefTable = ref.OID
 	if len(k.PkAttrs) == 0 {
 		p := ref.PrimaryKey()
 		if p == nil {
-			failf(sqlstate.UndefinedObject, "there is no primary key for referenced table \"%s\"", ref.Name)
+			fault.Raisef(sqlstate.UndefinedObject, "there is no primary key for referenced table \"%s\"", ref.Name)
 		}
 		x.RefCols = p.Columns
 	}
@@ -658,12 +619,12 @@ func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, 
 		name := n.GetString_().GetSval()
 		rc := ref.Column(name)
 		if rc == nil {
-			failf(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
+			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
 		}
 		x.RefCols = append(x.RefCols, rc.Num)
 	}
 	if len(x.RefCols) != len(x.Columns) {
-		failf("42830", "number of referencing and referenced columns for foreign key disagree")
+		fault.Raisef("42830", "number of referencing and referenced columns for foreign key disagree")
 	}
 	unique := false
 	for _, ix := range ref.Indexes {
@@ -681,17 +642,17 @@ func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, 
 		unique = unique || all
 	}
 	if !unique {
-		failf("42830", "there is no unique constraint matching given keys for referenced table \"%s\"", ref.Name)
+		fault.Raisef("42830", "there is no unique constraint matching given keys for referenced table \"%s\"", ref.Name)
 	}
 	local, remote := d.Names(x.Columns), ref.Names(x.RefCols)
 	for i := range x.Columns {
 		a, b := d.ByNum(x.Columns[i]), ref.ByNum(x.RefCols[i])
 		if value.ClassOf(a.Type) == value.ClassBpchar || value.ClassOf(b.Type) == value.ClassBpchar || value.ClassOf(a.Type) == value.ClassNumeric || value.ClassOf(b.Type) == value.ClassNumeric || !sameRepresentation(a.Type, b.Type) {
 			if !value.Builtin.CanCoerce(a.Type, b.Type, pgcatalog.Implicit) {
-				fail(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
+				fault.Raise(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
 					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], value.TypeName(a.Type), value.TypeName(b.Type)))
 			}
-			refuseSQL("CLV-2048", "a foreign key from %s to %s", value.TypeName(a.Type), value.TypeName(b.Type))
+			fault.Refuse("CLV-2048", "a foreign key from %s to %s", value.TypeName(a.Type), value.TypeName(b.Type))
 		}
 	}
 	x.Name = k.Conname

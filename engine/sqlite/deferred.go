@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -162,7 +163,7 @@ func (c *Conn) keysPending(d *catalog.Table, verb string) {
 		_, found, err := c.orphan(f.Table, ref, f.Key)
 		c.must(err)
 		if found {
-			failf(sqlstate.ObjectInUse, "cannot %s \"%s\" because it has pending trigger events", verb, d.Name)
+			fault.Raisef(sqlstate.ObjectInUse, "cannot %s \"%s\" because it has pending trigger events", verb, d.Name)
 		}
 	}
 }

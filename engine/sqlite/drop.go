@@ -6,7 +6,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -24,7 +26,7 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 					continue
 				}
 				if d.Viewed != nil {
-					fail(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a table", d.Name).WithHint("Use DROP VIEW to remove a view."))
+					fault.Raise(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a table", d.Name).WithHint("Use DROP VIEW to remove a view."))
 				}
 				list = append(list, d)
 			}
@@ -57,12 +59,12 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 			for _, o := range s.Objects {
 				name := ""
 				if tn := o.GetTypeName(); tn != nil {
-					name = builtinName(tn)
+					name = syntax.LastName(tn)
 				} else {
 					name = rangeVarOf(o).Relname
 				}
 				if !s.MissingOk {
-					failf(code, "%s \"%s\" does not exist", what, name)
+					fault.Raisef(code, "%s \"%s\" does not exist", what, name)
 				}
 				c.notice("00000", "%s \"%s\" does not exist, skipping", what, name)
 			}
@@ -92,7 +94,7 @@ func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what s
 			c.notice("00000", "schema \"%s\" does not exist, skipping", r.Schemaname)
 			return nil
 		}
-		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", r.Schemaname)
+		fault.Raisef(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", r.Schemaname)
 	}
 	var d *catalog.Table
 	if r.Schemaname != "" {
@@ -114,12 +116,12 @@ func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what s
 			name = r.Schemaname + "." + name
 		}
 		if what == "table" || what == "view" {
-			failf(sqlstate.UndefinedTable, "%s \"%s\" does not exist", what, r.Relname)
+			fault.Raisef(sqlstate.UndefinedTable, "%s \"%s\" does not exist", what, r.Relname)
 		}
-		failf(sqlstate.UndefinedTable, "relation \"%s\" does not exist", name)
+		fault.Raisef(sqlstate.UndefinedTable, "relation \"%s\" does not exist", name)
 	}
 	if d.System != nil || d.Static {
-		failf(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
+		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
 	}
 	return d
 }
@@ -134,9 +136,9 @@ func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
 			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
 				ref := c.cat.ByOID[k.RefTable]
 				if cascade {
-					refuseSQL("CLV-2049", "DROP TABLE CASCADE of a table that others refer to")
+					fault.Refuse("CLV-2049", "DROP TABLE CASCADE of a table that others refer to")
 				}
-				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop table %s because other objects depend on it", ref.Name).
+				fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop table %s because other objects depend on it", ref.Name).
 					WithDetail("constraint %s on table %s depends on table %s", k.Name, o.Name, ref.Name).
 					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 			}
@@ -181,7 +183,7 @@ func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
 		}
 		for _, k := range d.Constraints {
 			if k.Index == ix.OID {
-				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop index %s because constraint %s on table %s requires it", ix.Name, k.Name, d.Name).
+				fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop index %s because constraint %s on table %s requires it", ix.Name, k.Name, d.Name).
 					WithHint("You can drop constraint %s on table %s instead.", k.Name, d.Name))
 			}
 		}
@@ -192,7 +194,7 @@ func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
 		c.notice("00000", "index \"%s\" does not exist, skipping", r.Relname)
 		return
 	}
-	failf(sqlstate.UndefinedObject, "index \"%s\" does not exist", r.Relname)
+	fault.Raisef(sqlstate.UndefinedObject, "index \"%s\" does not exist", r.Relname)
 }
 
 func (c *Conn) removeIndex(d *catalog.Table, oid uint32) *catalog.Table {
@@ -206,7 +208,7 @@ func (c *Conn) removeIndex(d *catalog.Table, oid uint32) *catalog.Table {
 		for _, o := range c.cat.Tables {
 			for _, k := range o.Constraints {
 				if k.Type == "f" && k.RefTable == d.OID && sameColumnsSet(k.RefCols, ix.Columns) && ix.Unique {
-					fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop constraint %s on table %s because other objects depend on it", ix.Name, d.Name).
+					fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop constraint %s on table %s because other objects depend on it", ix.Name, d.Name).
 						WithDetail("constraint %s on table %s depends on index %s", k.Name, o.Name, ix.Name).
 						WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 				}
@@ -237,7 +239,7 @@ func sameColumnsSet(nums []int16, cols []catalog.IndexColumn) bool {
 func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 	name := s.Schemaname
 	if len(s.SchemaElts) > 0 {
-		refuseSQL("CLV-2050", "CREATE SCHEMA with elements")
+		fault.Refuse("CLV-2050", "CREATE SCHEMA with elements")
 	}
 	if name == "" && s.Authrole != nil {
 		name = s.Authrole.Rolename
@@ -247,19 +249,19 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 			c.notice("42P06", "schema \"%s\" already exists, skipping", name)
 			return
 		}
-		failf("42P06", "schema \"%s\" already exists", name)
+		fault.Raisef("42P06", "schema \"%s\" already exists", name)
 	}
 	if strings.HasPrefix(name, "pg_") {
-		fail(sqlstate.New("42939", "unacceptable schema name \"%s\"", name).WithDetail("The prefix \"pg_\" is reserved for system schemas."))
+		fault.Raise(sqlstate.New("42939", "unacceptable schema name \"%s\"", name).WithDetail("The prefix \"pg_\" is reserved for system schemas."))
 	}
 	for o := range c.cat.Schemas {
 		if strings.EqualFold(o, name) {
-			fail(sqlstate.Refusal("CLV-2051", "a SQLite shard cannot have two schemas whose names differ in case only").
+			fault.Raise(sqlstate.Refusal("CLV-2051", "a SQLite shard cannot have two schemas whose names differ in case only").
 				WithHint("Choose another name."))
 		}
 	}
 	if strings.Contains(name, ".") {
-		fail(sqlstate.Refusal("CLV-2052", "a SQLite shard cannot have a schema with a dot in its name").
+		fault.Raise(sqlstate.Refusal("CLV-2052", "a SQLite shard cannot have a schema with a dot in its name").
 			WithHint("Choose another name."))
 	}
 	oid := c.mustOID()
@@ -273,13 +275,13 @@ func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
 			c.notice("00000", "schema \"%s\" does not exist, skipping", name)
 			return
 		}
-		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
+		fault.Raisef(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
 	}
 	if s.OID < catalog.FirstUserOID {
 		if name == catalog.SchemaPublic {
-			refuseSQL("CLV-2053", "DROP SCHEMA public")
+			fault.Refuse("CLV-2053", "DROP SCHEMA public")
 		}
-		failf(sqlstate.DependentObjects, "cannot drop schema %s because it is required by the database system", name)
+		fault.Raisef(sqlstate.DependentObjects, "cannot drop schema %s because it is required by the database system", name)
 	}
 	var list []*catalog.Table
 	for _, d := range c.cat.Tables {
@@ -295,7 +297,7 @@ func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
 	}
 	if len(views) > 0 {
 		if !cascade {
-			fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", name).
+			fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", name).
 				WithDetail("view %s.%s depends on schema %s", name, views[0].Name, name).
 				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 		}
@@ -303,7 +305,7 @@ func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
 	}
 	if len(list) > 0 {
 		if !cascade {
-			fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", name).
+			fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", name).
 				WithDetail("table %s.%s depends on schema %s", name, list[0].Name, name).
 				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 		}

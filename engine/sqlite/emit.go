@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -257,7 +258,7 @@ func textEmitters() {
 	}
 	emitters["array_upper(anyarray,int4)"] = func(t *translator, a []expr) string {
 		if a[0].typ == pgoid.Int2Vector || a[0].typ == pgoid.OIDVector {
-			refuseSQL("CLV-2054", "array_upper of a vector")
+			fault.Refuse("CLV-2054", "array_upper of a vector")
 		}
 		return call("cleave_array_length", a[0].typ, a[0].sql, a[1].sql)
 	}
@@ -372,7 +373,7 @@ func aggregateEmitters() {
 	offset := func(f string) emitter {
 		return func(t *translator, a []expr) string {
 			if !a[1].integer || a[1].intValue < 0 {
-				refuseSQL("CLV-2055", "%s with an offset that is not a literal from 0", f)
+				fault.Refuse("CLV-2055", "%s with an offset that is not a literal from 0", f)
 			}
 			s := f + "(" + a[0].sql + ", " + a[1].sql
 			if len(a) == 3 {
@@ -388,7 +389,7 @@ func aggregateEmitters() {
 	positive := func(f string, at int) emitter {
 		return func(t *translator, a []expr) string {
 			if !a[at].integer || a[at].intValue < 1 {
-				refuseSQL("CLV-2056", "%s with an argument that is not a literal from 1", f)
+				fault.Refuse("CLV-2056", "%s with an argument that is not a literal from 1", f)
 			}
 			if f == "ntile" {
 				return "ntile(" + a[0].sql + ")"
@@ -400,7 +401,7 @@ func aggregateEmitters() {
 	aggregates["nth_value(anyelement,int4)"] = positive("nth_value", 1)
 	aggregates["array_agg(anynonarray)"] = func(t *translator, a []expr) string {
 		if at := value.Builtin.Array(a[0].typ); at == 0 || value.ClassOf(at) != value.ClassArray {
-			refuseSQL("CLV-2057", "an array of %s", value.TypeName(a[0].typ))
+			fault.Refuse("CLV-2057", "an array of %s", value.TypeName(a[0].typ))
 		}
 		return call("cleave_array_agg", a[0].typ, a[0].sql)
 	}

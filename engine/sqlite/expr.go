@@ -7,7 +7,9 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -51,7 +53,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 	case *pg.Node_NullTest:
 		a := t.expr(x.NullTest.Arg)
 		if a.row != nil {
-			refuseSQL("CLV-2058", "IS NULL of a row")
+			fault.Refuse("CLV-2058", "IS NULL of a row")
 		}
 		if a.lit {
 			a = t.resolveText(a)
@@ -95,7 +97,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 		list := t.exprs(x.MinMaxExpr.Args)
 		typ, mod := t.toCommon(list, strings.ToUpper(name))
 		if !value.Comparable(typ) {
-			refuseSQL("CLV-2059", "%s of %s", strings.ToUpper(name), value.TypeName(typ))
+			fault.Refuse("CLV-2059", "%s of %s", strings.ToUpper(name), value.TypeName(typ))
 		}
 		args := []any{int(value.ClassOf(typ))}
 		for _, e := range list {
@@ -118,11 +120,11 @@ func (t *translator) exprNode(n *pg.Node) expr {
 	case *pg.Node_SetToDefault:
 		t.failAt(x.SetToDefault.Location, sqlstate.SyntaxError, "DEFAULT is not allowed in this context")
 	case *pg.Node_NamedArgExpr:
-		refuseSQL("CLV-2060", "a function call with named arguments")
+		fault.Refuse("CLV-2060", "a function call with named arguments")
 	case *pg.Node_GroupingFunc:
-		refuseSQL("CLV-2061", "GROUPING")
+		fault.Refuse("CLV-2061", "GROUPING")
 	}
-	refuseSQL("CLV-2062", "this expression (%s)", strings.TrimPrefix(fmt.Sprintf("%T", n.GetNode()), "*pg_query.Node_"))
+	fault.Refuse("CLV-2062", "this expression (%s)", strings.TrimPrefix(fmt.Sprintf("%T", n.GetNode()), "*pg_query.Node_"))
 	return expr{}
 }
 
@@ -153,20 +155,20 @@ func (t *translator) constant(c *pg.A_Const) expr {
 		}
 		n, err := value.ParseNumeric(s)
 		if err != nil {
-			fail(err)
+			fault.Raise(err)
 		}
 		return expr{sql: quote.Text(n.String()), typ: pgoid.Numeric, mod: -1, name: "?column?", constant: true, notNull: true}
 	case *pg.A_Const_Boolval:
 		return expr{sql: value.Bool(v.Boolval.GetBoolval()).Literal(), typ: pgoid.Bool, mod: -1, name: "?column?", constant: true, notNull: true}
 	case *pg.A_Const_Sval:
 		if err := value.CheckText(v.Sval.GetSval()); err != nil {
-			fail(err)
+			fault.Raise(err)
 		}
 		e := untyped(v.Sval.GetSval())
 		e.place = c.Location + 1
 		return e
 	}
-	refuseSQL("CLV-2063", "a bit string")
+	fault.Refuse("CLV-2063", "a bit string")
 	return expr{}
 }
 
@@ -175,7 +177,7 @@ func (t *translator) columnRef(c *pg.ColumnRef) expr {
 	for _, f := range c.Fields {
 		if f.GetAStar() != nil {
 			if len(c.Fields) > 1 {
-				refuseSQL("CLV-2064", "a reference to a whole row")
+				fault.Refuse("CLV-2064", "a reference to a whole row")
 			}
 			t.failAt(c.Location, sqlstate.SyntaxError, "row expansion via \"*\" is not supported here")
 		}
@@ -197,7 +199,7 @@ func (t *translator) columnRef(c *pg.ColumnRef) expr {
 				whole = whole || r.alias == parts[0] && !s.hidden
 			}
 			if whole {
-				refuseSQL("CLV-2064", "a reference to a whole row")
+				fault.Refuse("CLV-2064", "a reference to a whole row")
 			}
 		}
 	}
@@ -208,7 +210,7 @@ func (t *translator) param(p *pg.ParamRef) expr {
 	n := int(p.Number)
 	if t.inCheck || t.fixed || n < 1 || n > 32766 {
 		if n > 32766 {
-			failf("54023", "a SQLite shard takes at most 32766 parameters")
+			fault.Raisef("54023", "a SQLite shard takes at most 32766 parameters")
 		}
 		t.failAt(p.Location, sqlstate.UndefinedParameter, "there is no parameter $%d", n)
 	}
@@ -220,7 +222,7 @@ func (t *translator) param(p *pg.ParamRef) expr {
 	if typ == 0 {
 		e.typ = pgoid.Unknown
 	} else if value.ClassOf(typ) == value.ClassNone {
-		fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(typ)).
+		fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(typ)).
 			WithHint("See docs/sql-sqlite.md for the types it has."))
 	}
 	return e
@@ -292,10 +294,10 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 	weak := name == "" || name == "?column?" || a.lit || a.weakName
 	if weak {
 		// A cast names its column after the type unless the operand has a name.
-		name = builtinName(c.TypeName)
+		name = syntax.LastName(c.TypeName)
 	}
 	if a.row != nil {
-		refuseSQL("CLV-2066", "a cast of a row")
+		fault.Refuse("CLV-2066", "a cast of a row")
 	}
 	from := a.typ
 	r, ok := t.tryCoerce(a, oid, mod, pgcatalog.Explicit)
@@ -314,10 +316,6 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 	return r
 }
 
-func builtinName(n *pg.TypeName) string {
-	return n.Names[len(n.Names)-1].GetString_().GetSval()
-}
-
 func (t *translator) caseExpr(c *pg.CaseExpr) expr {
 	nif := t.nullIsFalse
 	t.nullIsFalse = false
@@ -330,7 +328,7 @@ func (t *translator) caseExpr(c *pg.CaseExpr) expr {
 			a = t.resolveText(a)
 		}
 		if t.volatile != v {
-			refuseSQL("CLV-2067", "CASE with a volatile operand")
+			fault.Refuse("CLV-2067", "CASE with a volatile operand")
 		}
 		arg = &a
 	}
@@ -383,7 +381,7 @@ func (t *translator) collateClause(c *pg.CollateClause) expr {
 	case "C", "POSIX", "default", "ucs_basic":
 		return e
 	}
-	fail(sqlstate.Refusal("CLV-2035", `a SQLite shard orders text by bytes (COLLATE "C") only`).
+	fault.Raise(sqlstate.Refusal("CLV-2035", `a SQLite shard orders text by bytes (COLLATE "C") only`).
 		WithHint("Leave the COLLATE clause out, or use a PostgreSQL shard."))
 	return e
 }
@@ -412,7 +410,7 @@ func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_SCHEMA:
 		e = mk(t.currentSchema(), pgoid.Name, "current_schema")
 	default:
-		refuseSQL("CLV-2068", "this function")
+		fault.Refuse("CLV-2068", "this function")
 	}
 	if f.Typmod >= 0 {
 		e = t.applyTypmod(e, f.Typmod, pgcatalog.Explicit)
@@ -447,7 +445,7 @@ func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) ex
 	}
 	at := value.Builtin.Array(elem)
 	if at == 0 || value.ClassOf(at) != value.ClassArray {
-		refuseSQL("CLV-2057", "an array of %s", value.TypeName(elem))
+		fault.Refuse("CLV-2057", "an array of %s", value.TypeName(elem))
 	}
 	args := []any{elem}
 	mod := list[0].mod // the array has a modifier if all elements have it
@@ -465,14 +463,14 @@ func (t *translator) indirection(x *pg.A_Indirection) expr {
 	for _, n := range x.Indirection {
 		ix := n.GetAIndices()
 		if ix == nil {
-			refuseSQL("CLV-2069", "a field of a composite value")
+			fault.Refuse("CLV-2069", "a field of a composite value")
 		}
 		if ix.IsSlice {
-			refuseSQL("CLV-2070", "an array slice")
+			fault.Refuse("CLV-2070", "an array slice")
 		}
 		elem := value.Builtin.Element(e.typ)
 		if elem == 0 {
-			failf(sqlstate.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", value.TypeName(e.typ))
+			fault.Raisef(sqlstate.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", value.TypeName(e.typ))
 		}
 		i := t.coerce(t.expr(ix.Uidx), pgoid.Int4, -1, pgcatalog.Assignment)
 		e = expr{sql: call("cleave_array_get", e.typ, e.sql, i.sql), typ: elem, mod: e.mod, name: e.name}
@@ -515,7 +513,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 		typ := q.targets[0].e.typ
 		at := value.Builtin.Array(typ)
 		if at == 0 || value.ClassOf(at) != value.ClassArray {
-			refuseSQL("CLV-2057", "an array of %s", value.TypeName(typ))
+			fault.Refuse("CLV-2057", "an array of %s", value.TypeName(typ))
 		}
 		a := t.alias()
 		return expr{sql: fmt.Sprintf("(SELECT coalesce(cleave_array_agg(%d, %s.c1), '{}') FROM (%s) AS %s)", typ, a, q.sql(), a), typ: at, mod: -1, name: "array"}
@@ -526,7 +524,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 		}
 		all := s.SubLinkType == pg.SubLinkType_ALL_SUBLINK
 		if !(op == "=" && !all || op == "<>" && all) {
-			refuseSQL("CLV-2071", "%s ANY or ALL of a subquery", op)
+			fault.Refuse("CLV-2071", "%s ANY or ALL of a subquery", op)
 		}
 		lhs := t.expr(s.Testexpr)
 		q := t.query(s.Subselect, queryOptions{})
@@ -557,7 +555,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 		}
 		return expr{sql: "(" + sql + word + q.sql() + "))", typ: pgoid.Bool, mod: -1, name: "?column?"}
 	}
-	refuseSQL("CLV-2072", "this kind of subquery")
+	fault.Refuse("CLV-2072", "this kind of subquery")
 	return expr{}
 }
 

@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -30,9 +31,9 @@ func (t *translator) fromItem(n *pg.Node) (string, []*rte) {
 	case *pg.Node_JoinExpr:
 		return t.join(x.JoinExpr)
 	case *pg.Node_RangeTableSample:
-		refuseSQL("CLV-2073", "TABLESAMPLE")
+		fault.Refuse("CLV-2073", "TABLESAMPLE")
 	}
-	refuseSQL("CLV-2074", "this item of FROM")
+	fault.Refuse("CLV-2074", "this item of FROM")
 	return "", nil
 }
 
@@ -82,7 +83,7 @@ func (t *translator) findRelation(r *pg.RangeVar) *catalog.Table {
 // refuseSystem refuses relations of PostgreSQL's catalogue that are not emulated.
 func refuseSystem(schema, name string) {
 	if value.Builtin.Relation(schema, name) != nil {
-		fail(sqlstate.Refusal("CLV-2075", "the catalogue relation %s.%s is not there on a SQLite shard", schema, name).
+		fault.Raise(sqlstate.Refusal("CLV-2075", "the catalogue relation %s.%s is not there on a SQLite shard", schema, name).
 			WithHint("See docs/sql-sqlite.md for those that are."))
 	}
 }
@@ -174,7 +175,7 @@ func (t *translator) renameColumns(r *rte, a *pg.Alias) {
 		return
 	}
 	if len(a.Colnames) > len(r.cols) {
-		failf("42P10", "table \"%s\" has %d columns available but %d columns specified", r.alias, len(r.cols), len(a.Colnames))
+		fault.Raisef("42P10", "table \"%s\" has %d columns available but %d columns specified", r.alias, len(r.cols), len(a.Colnames))
 	}
 	for i, n := range a.Colnames {
 		r.cols[i].name = n.GetString_().GetSval()
@@ -183,19 +184,19 @@ func (t *translator) renameColumns(r *rte, a *pg.Alias) {
 
 func (t *translator) rangeSubselect(s *pg.RangeSubselect) (string, []*rte) {
 	if s.Lateral {
-		refuseSQL("CLV-2076", "LATERAL")
+		fault.Refuse("CLV-2076", "LATERAL")
 	}
 	if s.Alias == nil {
 		what := "subquery in FROM must have an alias"
 		if sel := s.Subquery.GetSelectStmt(); sel != nil && len(sel.ValuesLists) > 0 {
 			what = "VALUES in FROM must have an alias"
 		}
-		fail(sqlstate.New(sqlstate.SyntaxError, "%s", what).WithHint("For example, FROM (SELECT ...) [AS] foo."))
+		fault.Raise(sqlstate.New(sqlstate.SyntaxError, "%s", what).WithHint("For example, FROM (SELECT ...) [AS] foo."))
 	}
 	q := t.fromQuery(s.Subquery)
 	if q.volatile {
 		// SQLite may run a subquery's expression once for each use of the column.
-		refuseSQL("CLV-2077", "a volatile function in a subquery of FROM")
+		fault.Refuse("CLV-2077", "a volatile function in a subquery of FROM")
 	}
 	alias := t.alias()
 	r := &rte{alias: s.Alias.Aliasname, sql: alias}
@@ -217,7 +218,7 @@ func (t *translator) fromQuery(n *pg.Node) *query {
 
 func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 	if j.Alias != nil || j.JoinUsingAlias != nil {
-		refuseSQL("CLV-2078", "an alias of a join")
+		fault.Refuse("CLV-2078", "an alias of a join")
 	}
 	lsql, left := t.fromItem(j.Larg)
 	beside := t.scope.left
@@ -231,14 +232,14 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 		pg.JoinType_JOIN_INNER: "JOIN", pg.JoinType_JOIN_LEFT: "LEFT JOIN", pg.JoinType_JOIN_RIGHT: "RIGHT JOIN", pg.JoinType_JOIN_FULL: "FULL JOIN",
 	}[j.Jointype]
 	if word == "" {
-		refuseSQL("CLV-2079", "this join")
+		fault.Refuse("CLV-2079", "this join")
 	}
 	all := append(append([]*rte{}, left...), right...)
 	seen := map[string]bool{}
 	for _, r := range all {
 		if r.alias != "" {
 			if key := r.schema + "\x00" + r.alias; seen[key] {
-				failf("42712", "table name \"%s\" specified more than once", r.alias)
+				fault.Raisef("42712", "table name \"%s\" specified more than once", r.alias)
 			} else {
 				seen[key] = true
 			}
@@ -336,14 +337,14 @@ func (t *translator) usingColumn(side []*rte, name, which string) *rteCol {
 		for i := range r.cols {
 			if r.cols[i].name == name && !r.cols[i].hidden {
 				if found != nil {
-					failf(sqlstate.AmbiguousColumn, "common column name \"%s\" appears more than once in %s table", name, which)
+					fault.Raisef(sqlstate.AmbiguousColumn, "common column name \"%s\" appears more than once in %s table", name, which)
 				}
 				found = &r.cols[i]
 			}
 		}
 	}
 	if found == nil {
-		failf(sqlstate.UndefinedColumn, "column \"%s\" specified in USING clause does not exist in %s table", name, which)
+		fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" specified in USING clause does not exist in %s table", name, which)
 	}
 	return found
 }
@@ -355,15 +356,15 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	}
 	ancestors := len(f.Functions) == 1 && isAncestors(f.Functions[0].GetList().GetItems()[0].GetFuncCall())
 	if f.IsRowsfrom || f.Ordinality && !ancestors && !isUnnest(f.Functions[0]) || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
-		refuseSQL("CLV-2080", "this form of a function in FROM")
+		fault.Refuse("CLV-2080", "this form of a function in FROM")
 	}
 	fc := f.Functions[0].GetList().GetItems()[0].GetFuncCall()
 	if fc == nil {
-		refuseSQL("CLV-2081", "this function in FROM")
+		fault.Refuse("CLV-2081", "this function in FROM")
 	}
 	name := fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval()
 	if name == "unnest" && len(fc.Args) > 1 {
-		refuseSQL("CLV-2082", "unnest of several arrays")
+		fault.Refuse("CLV-2082", "unnest of several arrays")
 	}
 	if sessionFunction[name] && len(fc.Args) == 0 {
 		return t.sessionRow(f, fc, name)
@@ -389,7 +390,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 		t.noFunction(name, types, ambiguous, fc.Location)
 	}
 	if cand.Function == nil || !cand.Function.Set {
-		refuseSQL("CLV-2083", "the function %s in FROM", name)
+		fault.Refuse("CLV-2083", "the function %s in FROM", name)
 	}
 	p := t.polymorphic(cand.Args, args, cand.Function.Result)
 	for i := range args {
@@ -425,7 +426,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: pgoid.Int8, mod: -1, notNull: true})
 		}
 	default:
-		refuseSQL("CLV-2083", "the function %s in FROM", cand.Function.Signature())
+		fault.Refuse("CLV-2083", "the function %s in FROM", cand.Function.Signature())
 	}
 	t.renameColumns(r, f.Alias)
 	return sql, r
@@ -461,12 +462,12 @@ func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 	old, calls := s.hidden, s.calls
 	s.hidden, s.calls = true, true
 	if len(f.Functions) > 100 {
-		refuseSQL("CLV-2084", "ROWS FROM of more than 100 functions")
+		fault.Refuse("CLV-2084", "ROWS FROM of more than 100 functions")
 	}
 	for i, n := range f.Functions {
 		fc := n.GetList().GetItems()[0].GetFuncCall()
 		if fc == nil || fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval() != "unnest" || len(fc.Args) != 1 || n.GetList().GetItems()[1].GetList() != nil {
-			refuseSQL("CLV-2085", "ROWS FROM of other functions than unnest")
+			fault.Refuse("CLV-2085", "ROWS FROM of other functions than unnest")
 		}
 		arr := t.expr(fc.Args[0])
 		elem := value.Builtin.Element(arr.typ)

@@ -8,7 +8,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -39,7 +41,7 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	types := make([]uint32, len(args))
 	for i, a := range args {
 		if a.row != nil {
-			refuseSQL("CLV-2086", "a row as an argument")
+			fault.Refuse("CLV-2086", "a row as an argument")
 		}
 		types[i] = a.typ
 	}
@@ -69,10 +71,10 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	}
 	e = expr{typ: r.result, mod: -1, name: name}
 	if p.Set {
-		refuseSQL("CLV-2087", "the set-returning function %s outside FROM", name)
+		fault.Refuse("CLV-2087", "the set-returning function %s outside FROM", name)
 	}
 	if value.ClassOf(e.typ) == value.ClassNone {
-		fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(e.typ)).
+		fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(e.typ)).
 			WithHint("See docs/sql-sqlite.md for the types it has."))
 	}
 	if p.Kind == 'a' || p.Kind == 'w' {
@@ -95,7 +97,7 @@ func (c funcCall) called() (name string, e expr, done bool) {
 	}
 	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog {
 		if parts[0] == catalog.SchemaInformation && name == "_pg_expandarray" {
-			refuseSQL("CLV-2088", "_pg_expandarray")
+			fault.Refuse("CLV-2088", "_pg_expandarray")
 		}
 		if len(parts) == 2 && c.t.cat.Schemas[parts[0]] == nil {
 			c.t.failAt(c.f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
@@ -139,7 +141,7 @@ func (c funcCall) arguments(name string, isAgg bool) (args []expr, suffix callSu
 	}
 	if len(c.f.AggOrder) > 0 {
 		if c.f.AggWithinGroup {
-			refuseSQL("CLV-2089", "WITHIN GROUP")
+			fault.Refuse("CLV-2089", "WITHIN GROUP")
 		}
 		suffix.order = c.t.sortList(c.f.AggOrder, "an aggregate's ORDER BY")
 	}
@@ -147,7 +149,7 @@ func (c funcCall) arguments(name string, isAgg bool) (args []expr, suffix callSu
 		sel.inAgg--
 		sel.hasAgg = true
 		if after := c.t.columnUses(); len(after) > 1 && after[0] == before[0] && !slices.Equal(after[1:], before[1:]) {
-			refuseSQL("CLV-2090", "an aggregate of an outer query's columns")
+			fault.Refuse("CLV-2090", "an aggregate of an outer query's columns")
 		}
 	}
 	return args, suffix
@@ -159,7 +161,7 @@ func (c funcCall) mayAggregate(sel *selectState) {
 	case sel == nil:
 		c.t.failAt(c.f.Location, "42803", "aggregate functions are not allowed here")
 	case sel.clause != "" && c.t.scope.parent != nil:
-		refuseSQL("CLV-2091", "an aggregate in %s of a subquery", sel.clause)
+		fault.Refuse("CLV-2091", "an aggregate in %s of a subquery", sel.clause)
 	case sel.clause != "":
 		c.t.failAt(c.f.Location, "42803", "aggregate functions are not allowed in %s", sel.clause)
 	case sel.inAgg > 0:
@@ -222,7 +224,7 @@ func (c funcCall) aggregate(e expr, p *pgcatalog.Function, args []expr, texts []
 // distinct puts DISTINCT into the call of an aggregate.
 func (c funcCall) distinct(sql, name string, args []expr, texts []string) string {
 	if len(args) != 1 && !strings.HasPrefix(sql, "count(") {
-		refuseSQL("CLV-2092", "%s (DISTINCT ...) of several arguments", name)
+		fault.Refuse("CLV-2092", "%s (DISTINCT ...) of several arguments", name)
 	}
 	for _, n := range c.f.AggOrder {
 		if !slices.Contains(texts, c.t.expr(n.GetSortBy().GetNode()).sql) {
@@ -230,10 +232,10 @@ func (c funcCall) distinct(sql, name string, args []expr, texts []string) string
 		}
 	}
 	if !value.Comparable(args[0].typ) {
-		refuseSQL("CLV-2093", "DISTINCT of %s", value.TypeName(args[0].typ))
+		fault.Refuse("CLV-2093", "DISTINCT of %s", value.TypeName(args[0].typ))
 	}
 	if strings.HasPrefix(sql, "cleave_array_agg") {
-		refuseSQL("CLV-2094", "array_agg(DISTINCT ...)")
+		fault.Refuse("CLV-2094", "array_agg(DISTINCT ...)")
 	}
 	open := strings.IndexByte(sql, '(')
 	return sql[:open+1] + "DISTINCT " + sql[open+1:]
@@ -269,7 +271,7 @@ func (c funcCall) plain(e expr, cand *pgcatalog.Match, args []expr, order string
 }
 
 func unsupportedFunction(p *pgcatalog.Function) {
-	fail(sqlstate.Refusal("CLV-2095", "the function %s is not supported on a SQLite shard", p.Signature()).
+	fault.Raise(sqlstate.Refusal("CLV-2095", "the function %s is not supported on a SQLite shard", p.Signature()).
 		WithHint("See docs/sql-sqlite.md, or use a PostgreSQL shard."))
 }
 
@@ -289,10 +291,10 @@ func (t *translator) noFunction(name string, types []uint32, ambiguous bool, loc
 	}
 	sig := name + "(" + strings.Join(names, ", ") + ")"
 	if ambiguous {
-		fail(t.at(loc, sqlstate.New("42725", "function %s is not unique", sig).
+		fault.Raise(t.at(loc, sqlstate.New("42725", "function %s is not unique", sig).
 			WithHint("Could not choose a best candidate function. You might need to add explicit type casts.")))
 	}
-	fail(t.at(loc, sqlstate.New(sqlstate.UndefinedFunction, "function %s does not exist", sig).
+	fault.Raise(t.at(loc, sqlstate.New(sqlstate.UndefinedFunction, "function %s does not exist", sig).
 		WithHint("No function matches the given name and argument types. You might need to add explicit type casts.")))
 }
 
@@ -309,7 +311,7 @@ func (t *translator) sortList(list []*pg.Node, where string) string {
 
 func comparandKey(e expr, where string) string {
 	if !value.Comparable(e.typ) && value.ClassOf(e.typ) != value.ClassBpchar {
-		fail(sqlstate.Refusal("CLV-2096", "a SQLite shard cannot order %s exactly (in %s)", value.TypeName(e.typ), where).
+		fault.Raise(sqlstate.Refusal("CLV-2096", "a SQLite shard cannot order %s exactly (in %s)", value.TypeName(e.typ), where).
 			WithHint("Order by a cast of it: see docs/sql-sqlite.md."))
 	}
 	return comparand(e)
@@ -318,7 +320,7 @@ func comparandKey(e expr, where string) string {
 // sortKey adds direction and the place of NULLs, which SQLite has the other way round.
 func (t *translator) sortKey(e expr, key string, s *pg.SortBy) string {
 	if len(s.UseOp) > 0 {
-		refuseSQL("CLV-2097", "ORDER BY ... USING")
+		fault.Refuse("CLV-2097", "ORDER BY ... USING")
 	}
 	desc := s.SortbyDir == pg.SortByDir_SORTBY_DESC
 	first := desc
@@ -377,7 +379,7 @@ func (t *translator) windowSpec(w *pg.WindowDef) string {
 		if spec, ok := t.scope.sel.windows[w.Refname]; ok && len(w.PartitionClause) == 0 && len(w.OrderClause) == 0 && w.FrameOptions&frameNonDefault == 0 {
 			return spec
 		}
-		refuseSQL("CLV-2098", "a window that extends another")
+		fault.Refuse("CLV-2098", "a window that extends another")
 	}
 	var parts []string
 	if len(w.PartitionClause) > 0 {
@@ -400,9 +402,9 @@ func (t *translator) windowSpec(w *pg.WindowDef) string {
 			mode = "GROUPS"
 		}
 		offset := func(n *pg.Node) string {
-			v, ok := constInt(n)
+			v, ok := syntax.Int(n)
 			if !ok || v < 0 || mode == "RANGE" {
-				refuseSQL("CLV-2099", "a window frame with this offset")
+				fault.Refuse("CLV-2099", "a window frame with this offset")
 			}
 			return fmt.Sprint(v)
 		}
@@ -463,7 +465,7 @@ func (t *translator) routerFunction(f *pg.FuncCall, name string) (e expr, ok boo
 
 // constText is a text constant, also with the cast to text by which PostgreSQL prints it; nil for all else.
 func constText(n *pg.Node) *pg.String {
-	if c := n.GetTypeCast(); c != nil && builtinName(c.TypeName) == "text" {
+	if c := n.GetTypeCast(); c != nil && syntax.LastName(c.TypeName) == "text" {
 		n = c.Arg
 	}
 	return n.GetAConst().GetSval()

@@ -7,7 +7,9 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -42,7 +44,7 @@ func (c *Conn) makeIndex(t *translator, d *catalog.Table, ix *catalog.Index) {
 			e := sqlstate.New(sqlstate.UniqueViolation, "could not create unique index \"%s\"", ix.Name)
 			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, ix.Name
 			e.Detail = c.duplicateKey(d, ix)
-			fail(e)
+			fault.Raise(e)
 		}
 		c.must(err)
 	}
@@ -93,7 +95,7 @@ func operatorClass(col *catalog.Column, names []*pg.Node) string {
 	}
 	name := names[len(names)-1].GetString_().GetSval()
 	if patternClasses[name] == 0 || value.ClassOf(col.Type) != value.ClassText {
-		refuseSQL("CLV-2109", "the operator class %s", name)
+		fault.Refuse("CLV-2109", "the operator class %s", name)
 	}
 	return name
 }
@@ -101,18 +103,18 @@ func operatorClass(col *catalog.Column, names []*pg.Node) string {
 func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	d := t.findTable(s.Relation)
 	if d.System != nil || d.Static {
-		failf(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
+		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
 	}
 	switch {
 	case s.Concurrent:
 		if c.tx.block != txNone {
-			failf(sqlstate.ActiveTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block")
+			fault.Raisef(sqlstate.ActiveTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block")
 		}
 	case s.NullsNotDistinct || len(s.IndexIncludingParams) > 0 || s.TableSpace != "" || len(s.ExcludeOpNames) > 0:
-		refuseSQL("CLV-2110", "this form of CREATE INDEX")
+		fault.Refuse("CLV-2110", "this form of CREATE INDEX")
 	}
 	if s.AccessMethod != "" && s.AccessMethod != "btree" {
-		refuseSQL("CLV-2111", "the index method %s", s.AccessMethod)
+		fault.Refuse("CLV-2111", "the index method %s", s.AccessMethod)
 	}
 	if len(s.Options) > 0 {
 		tableOptions(s.Options)
@@ -122,14 +124,14 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	for _, n := range s.IndexParams {
 		el := n.GetIndexElem()
 		if el.Name == "" {
-			refuseSQL("CLV-2112", "an index of an expression")
+			fault.Refuse("CLV-2112", "an index of an expression")
 		}
 		if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
-			refuseSQL("CLV-2113", "an index with a collation other than C")
+			fault.Refuse("CLV-2113", "an index with a collation other than C")
 		}
 		col := d.Column(el.Name)
 		if col == nil {
-			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
+			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
 		}
 		indexable(col)
 		ic := catalog.IndexColumn{Num: col.Num, Class: operatorClass(col, el.Opclass), Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
@@ -144,7 +146,7 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 		names = append(names, el.Name)
 	}
 	if s.WhereClause != nil {
-		ix.Where = deparse(s.WhereClause)
+		ix.Where = syntax.Deparse(s.WhereClause)
 		c.checkSQL(d, ix.Where)
 	}
 	ix.Name = s.Idxname

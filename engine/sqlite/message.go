@@ -1,14 +1,12 @@
 package sqlite
 
 import (
-	"errors"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
-	"github.com/pganalyze/pg_query_go/v6/parser"
 
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -19,19 +17,6 @@ import (
 type scriptStmt struct {
 	raw  *pg.RawStmt
 	text string
-}
-
-// syntaxError turns the parser's error into PostgreSQL's.
-func syntaxError(text string, err error) error {
-	e := sqlstate.New(sqlstate.SyntaxError, "%s", err.Error())
-	var pe *parser.Error
-	if errors.As(err, &pe) && pe.Cursorpos > 0 {
-		e.Position = min(pe.Cursorpos, utf8.RuneCountInString(text)+1)
-	}
-	if strings.Contains(e.Message, "must be no more than") || strings.Contains(e.Message, "out of range") {
-		e.Code = sqlstate.SyntaxError
-	}
-	return e
 }
 
 func planKey(text string, oids []uint32, fixed bool) string {
@@ -58,7 +43,7 @@ func (c *Conn) planFor(text string, oids []uint32, fixed bool) (*plan, error) {
 	if p := c.plans.get(key); p != nil && c.fresh(p) {
 		return p, nil
 	}
-	tree, err := syntaxTree(text)
+	tree, err := syntax.Tree(text)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +120,7 @@ func (c *Conn) simpleQuery(body []byte) error {
 		c.script = &script{plans: []*plan{p}, stmts: []scriptStmt{{text: text}}}
 		return nil
 	}
-	tree, err := syntaxTree(text)
+	tree, err := syntax.Tree(text)
 	if err != nil {
 		return err
 	}
@@ -166,7 +151,7 @@ func (c *Conn) runScript() {
 	st := s.stmts[s.next]
 	s.next++
 	var p *portal
-	err := guarded(func() error {
+	err := fault.Guard(func() error {
 		pl, err := c.scriptPlan(s, st)
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
@@ -168,7 +169,7 @@ func (c *Conn) working(ctx context.Context, fn func() error) error {
 		c.fire(sqlstate.New(sqlstate.QueryCanceled, "the move's step was ended"))
 		close(fired)
 	})
-	err := guarded(fn)
+	err := fault.Guard(fn)
 	if !stop() {
 		<-fired
 	}

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -31,7 +32,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 			return t.prefix(op, a)
 		}
 		if a.Lexpr.GetRowExpr() != nil && a.Rexpr.GetSubLink().GetSubLinkType() == pg.SubLinkType_EXPR_SUBLINK {
-			refuseSQL("CLV-2114", "a comparison of a row with a subquery")
+			fault.Refuse("CLV-2114", "a comparison of a row with a subquery")
 		}
 		// x = NULL and the like are ordinary comparisons.
 		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
@@ -42,7 +43,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 	case pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
 		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
 		if l.row != nil || r.row != nil {
-			refuseSQL("CLV-2115", "IS DISTINCT FROM of rows")
+			fault.Refuse("CLV-2115", "IS DISTINCT FROM of rows")
 		}
 		l, r = t.unifyComparison("=", l, r, a.Location)
 		word := " IS NOT "
@@ -58,7 +59,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		v := t.volatile
 		cl, cr := t.unifyComparison("=", l, r, a.Location)
 		if t.volatile != v {
-			refuseSQL("CLV-2116", "NULLIF of a volatile function")
+			fault.Refuse("CLV-2116", "NULLIF of a volatile function")
 		}
 		typ := cl
 		if l.typ == pgoid.Unknown || l.typ != cl.typ {
@@ -76,12 +77,12 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		}
 		return t.binary(op, l, t.expr(a.Rexpr), a.Location)
 	case pg.A_Expr_Kind_AEXPR_SIMILAR:
-		refuseSQL("CLV-2117", "SIMILAR TO")
+		fault.Refuse("CLV-2117", "SIMILAR TO")
 	case pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
 		v := t.volatile
 		x := t.expr(a.Lexpr)
 		if t.volatile != v {
-			refuseSQL("CLV-2118", "BETWEEN with a volatile operand")
+			fault.Refuse("CLV-2118", "BETWEEN with a volatile operand")
 		}
 		b := a.Rexpr.GetList().GetItems()
 		lo, hi := t.expr(b[0]), t.expr(b[1])
@@ -106,7 +107,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
 		return t.arrayCompare(a, op, a.Kind == pg.A_Expr_Kind_AEXPR_OP_ALL)
 	}
-	refuseSQL("CLV-2119", "this operator")
+	fault.Refuse("CLV-2119", "this operator")
 	return expr{}
 }
 
@@ -127,7 +128,7 @@ func (t *translator) prefix(op string, a *pg.A_Expr) expr {
 	}
 	r := t.expr(a.Rexpr)
 	if r.row != nil {
-		refuseSQL("CLV-2120", "an operator on a row")
+		fault.Refuse("CLV-2120", "an operator on a row")
 	}
 	o, ambiguous := value.Builtin.Prefix(op, r.typ)
 	if o == nil {
@@ -142,10 +143,10 @@ func (t *translator) noOperator(op string, l, r uint32, ambiguous bool, loc int3
 		name = value.TypeName(l) + " " + name
 	}
 	if ambiguous {
-		fail(t.at(loc, sqlstate.New("42725", "operator is not unique: %s", name).
+		fault.Raise(t.at(loc, sqlstate.New("42725", "operator is not unique: %s", name).
 			WithHint("Could not choose a best candidate operator. You might need to add explicit type casts.")))
 	}
-	fail(t.at(loc, sqlstate.New(sqlstate.UndefinedFunction, "operator does not exist: %s", name).
+	fault.Raise(t.at(loc, sqlstate.New(sqlstate.UndefinedFunction, "operator does not exist: %s", name).
 		WithHint("No operator matches the given name and argument types. You might need to add explicit type casts.")))
 }
 
@@ -177,7 +178,7 @@ func sameRepresentation(a, b uint32) bool {
 func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc int32) expr {
 	proc := value.Builtin.Function(o.Function)
 	if proc == nil {
-		refuseSQL("CLV-2121", "the operator %s", o.Name)
+		fault.Refuse("CLV-2121", "the operator %s", o.Name)
 	}
 	args := []expr{r}
 	in := []uint32{o.Right}
@@ -207,12 +208,12 @@ func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc in
 			e.sql = "(" + a.sql + " " + cmp + " " + b.sql + ")"
 			return e
 		}
-		fail(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(a.typ), value.TypeName(b.typ)).
+		fault.Raise(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(a.typ), value.TypeName(b.typ)).
 			WithHint("Cast both to a type that it compares: see docs/sql-sqlite.md."))
 	}
 	em := emitters[proc.Signature()]
 	if em == nil {
-		fail(sqlstate.Refusal("CLV-2123", "the operator %s of %s is not supported on a SQLite shard", o.Name, proc.Signature()).
+		fault.Raise(sqlstate.Refusal("CLV-2123", "the operator %s of %s is not supported on a SQLite shard", o.Name, proc.Signature()).
 			WithHint("See docs/sql-sqlite.md, or use a PostgreSQL shard."))
 	}
 	if proc.Volatile == 'v' {
@@ -273,7 +274,7 @@ func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, exp
 		l, r = m[0], m[1]
 	}
 	if !sameRepresentation(l.typ, r.typ) || !value.Comparable(l.typ) && value.ClassOf(l.typ) != value.ClassBpchar {
-		fail(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(l.typ), value.TypeName(r.typ)).
+		fault.Raise(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(l.typ), value.TypeName(r.typ)).
 			WithHint("Cast both to a type that it compares: see docs/sql-sqlite.md."))
 	}
 	return l, r
@@ -281,7 +282,7 @@ func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, exp
 
 func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
 	if l.row == nil || r.row == nil {
-		refuseSQL("CLV-2124", "a comparison of a row with another kind of value")
+		fault.Refuse("CLV-2124", "a comparison of a row with another kind of value")
 	}
 	if len(l.row) != len(r.row) {
 		t.failAt(loc, sqlstate.SyntaxError, "unequal number of entries in row expressions")
@@ -311,7 +312,7 @@ func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
 		}
 		return expr{sql: "((" + strings.Join(a, ", ") + ") " + op + " (" + strings.Join(b, ", ") + "))", typ: pgoid.Bool, mod: -1}
 	}
-	refuseSQL("CLV-2125", "the operator %s on rows", op)
+	fault.Refuse("CLV-2125", "the operator %s on rows", op)
 	return expr{}
 }
 
@@ -319,7 +320,7 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 	v := t.volatile
 	x := t.expr(a.Lexpr)
 	if t.volatile != v {
-		refuseSQL("CLV-2126", "IN with a volatile operand")
+		fault.Refuse("CLV-2126", "IN with a volatile operand")
 	}
 	items := t.exprs(a.Rexpr.GetList().GetItems())
 	not := op == "<>"
@@ -391,7 +392,7 @@ func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
 	x, arr := t.expr(a.Lexpr), t.expr(a.Rexpr)
 	t.nullIsFalse = nif
 	if !(op == "=" && !all || op == "<>" && all) {
-		refuseSQL("CLV-2127", "the operator %s with ANY or ALL of an array", op)
+		fault.Refuse("CLV-2127", "the operator %s with ANY or ALL of an array", op)
 	}
 	if arr.typ == pgoid.Unknown {
 		if x.typ == pgoid.Unknown {
@@ -402,7 +403,7 @@ func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
 			at = pgoid.TextArray
 		}
 		if at == 0 {
-			refuseSQL("CLV-2057", "an array of %s", value.TypeName(x.typ))
+			fault.Refuse("CLV-2057", "an array of %s", value.TypeName(x.typ))
 		}
 		arr = t.coerce(arr, at, -1, pgcatalog.Implicit)
 	}
@@ -434,7 +435,7 @@ type resolved struct {
 func (t *translator) polymorphic(params []uint32, args []expr, result uint32) resolved {
 	types, returns, ok := value.Builtin.Bind(params, typesOf(args), result)
 	if !ok {
-		failf(sqlstate.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")
+		fault.Raisef(sqlstate.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")
 	}
 	return resolved{args: types, result: returns}
 }

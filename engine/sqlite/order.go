@@ -6,6 +6,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -25,7 +27,7 @@ func (t *translator) orderAndLimit(q *query, s *pg.SelectStmt, outputOnly bool) 
 		q.order = " ORDER BY " + strings.Join(parts, ", ")
 	}
 	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES {
-		refuseSQL("CLV-2128", "FETCH FIRST ... WITH TIES")
+		fault.Refuse("CLV-2128", "FETCH FIRST ... WITH TIES")
 	}
 	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
 }
@@ -40,12 +42,12 @@ func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 			key += " COLLATE cleave_numeric"
 		case value.ClassBpchar:
 			if outputOnly || q.distinct {
-				refuseSQL("CLV-2129", "ORDER BY character(n) here")
+				fault.Refuse("CLV-2129", "ORDER BY character(n) here")
 			}
 			key = comparand(e)
 		default:
 			if !value.Comparable(e.typ) {
-				fail(sqlstate.Refusal("CLV-2130", "a SQLite shard cannot order %s exactly", value.TypeName(e.typ)).
+				fault.Raise(sqlstate.Refusal("CLV-2130", "a SQLite shard cannot order %s exactly", value.TypeName(e.typ)).
 					WithHint("Order by a cast of it: see docs/sql-sqlite.md."))
 			}
 		}
@@ -82,7 +84,7 @@ func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 		}
 	}
 	if outputOnly {
-		fail(t.at(nodeLocation(sb.Node), sqlstate.New(sqlstate.FeatureNotSupported, "invalid UNION/INTERSECT/EXCEPT ORDER BY clause").
+		fault.Raise(t.at(nodeLocation(sb.Node), sqlstate.New(sqlstate.FeatureNotSupported, "invalid UNION/INTERSECT/EXCEPT ORDER BY clause").
 			WithDetail("Only result column names can be used, not expressions or functions.").
 			WithHint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.")))
 	}
@@ -107,7 +109,7 @@ func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) 
 			}
 			return "0"
 		}
-		if v, ok := constInt(n); ok {
+		if v, ok := syntax.Int(n); ok {
 			if v < 0 {
 				return call("cleave_limit", value.Int(v).Literal(), fn) // fails when it runs
 			}
@@ -142,13 +144,13 @@ func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) 
 func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 	sel := t.scope.sel
 	if sel.hasAgg || len(s.GroupClause) > 0 || sel.hasWindow {
-		refuseSQL("CLV-2131", "DISTINCT ON together with GROUP BY, aggregates or window functions")
+		fault.Refuse("CLV-2131", "DISTINCT ON together with GROUP BY, aggregates or window functions")
 	}
 	on := map[string]bool{}
 	var keys []string
 	for _, n := range s.DistinctClause {
 		var e expr
-		if i, ok := constInt(n); ok && i >= 1 && int(i) <= len(q.targets) {
+		if i, ok := syntax.Int(n); ok && i >= 1 && int(i) <= len(q.targets) {
 			e = q.targets[i-1].e
 		} else {
 			e = t.resolveText(t.expr(n))
@@ -166,7 +168,7 @@ func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 	for _, node := range s.SortClause {
 		sb := node.GetSortBy()
 		var e expr
-		if i, ok := constInt(sb.Node); ok && i >= 1 && int(i) <= n {
+		if i, ok := syntax.Int(sb.Node); ok && i >= 1 && int(i) <= n {
 			e = inner.targets[i-1].e
 		} else if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 && t.targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval()) != nil {
 			e = *t.targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval())
@@ -175,7 +177,7 @@ func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 		}
 		if left > 0 {
 			if !on[e.sql] {
-				failf("42P10", "SELECT DISTINCT ON expressions must match initial ORDER BY expressions")
+				fault.Raisef("42P10", "SELECT DISTINCT ON expressions must match initial ORDER BY expressions")
 			}
 			left--
 		}
@@ -199,7 +201,7 @@ func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 		q.order = " ORDER BY " + strings.Join(outer, ", ")
 	}
 	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES {
-		refuseSQL("CLV-2128", "FETCH FIRST ... WITH TIES")
+		fault.Refuse("CLV-2128", "FETCH FIRST ... WITH TIES")
 	}
 	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
 }

@@ -8,6 +8,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -265,7 +266,7 @@ func (p *portal) commandTag(n int64) string {
 // chunk of output is ready.
 func (c *Conn) stepActive() {
 	p := c.active
-	err := guarded(func() error { return c.stepRows(p) })
+	err := fault.Guard(func() error { return c.stepRows(p) })
 	if err != nil {
 		c.stopTimer()
 		c.statementFailed(p, err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -139,7 +140,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 		if s.hidden {
 			column, seen := s.lateral(table, name)
 			if column {
-				refuseSQL("CLV-2137", "a function in FROM of columns beside it")
+				fault.Refuse("CLV-2137", "a function in FROM of columns beside it")
 			}
 			if tableSeen = tableSeen || seen; seen {
 				break
@@ -198,7 +199,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 		for s := t.scope; s != nil; s = s.parent {
 			for _, r := range s.rtes {
 				if r.table != nil && r.table.Name == table && schema == "" && !s.hidden {
-					fail(t.at(loc, sqlstate.New(sqlstate.UndefinedTable, "invalid reference to FROM-clause entry for table \"%s\"", table).
+					fault.Raise(t.at(loc, sqlstate.New(sqlstate.UndefinedTable, "invalid reference to FROM-clause entry for table \"%s\"", table).
 						WithHint("Perhaps you meant to reference the table alias \"%s\".", r.alias)))
 				}
 			}
@@ -207,7 +208,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 	}
 	switch name {
 	case "ctid", "xmin", "cmin", "xmax", "cmax", "tableoid":
-		refuseSQL("CLV-2138", "the system column %s", name)
+		fault.Refuse("CLV-2138", "the system column %s", name)
 	}
 	if table != "" {
 		t.failAt(loc, sqlstate.UndefinedColumn, "column %s.%s does not exist", table, name)

@@ -7,6 +7,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -48,7 +50,7 @@ func (t *translator) query(n *pg.Node, o queryOptions) *query {
 	defer t.leave()
 	s := n.GetSelectStmt()
 	if s == nil {
-		refuseSQL("CLV-2139", "a statement that changes data inside another")
+		fault.Refuse("CLV-2139", "a statement that changes data inside another")
 	}
 	return t.selectStmt(s, o)
 }
@@ -58,7 +60,7 @@ func (t *translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
 	t.push()
 	defer t.pop()
 	if s.IntoClause != nil {
-		refuseSQL("CLV-2140", "SELECT INTO")
+		fault.Refuse("CLV-2140", "SELECT INTO")
 	}
 	with := t.withClause(s.WithClause)
 	var q *query
@@ -75,7 +77,7 @@ func (t *translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
 	if len(s.LockingClause) > 0 {
 		for _, l := range s.LockingClause {
 			if l.GetLockingClause().WaitPolicy != pg.LockWaitPolicy_LockWaitBlock {
-				refuseSQL("CLV-2141", "NOWAIT or SKIP LOCKED")
+				fault.Refuse("CLV-2141", "NOWAIT or SKIP LOCKED")
 			}
 			t.lockedRelations(l.GetLockingClause(), s)
 		}
@@ -130,14 +132,14 @@ func (t *translator) withClause(w *pg.WithClause) string {
 			t.failAt(c.Location, "42712", "WITH query name \"%s\" specified more than once", c.Ctename)
 		}
 		if c.SearchClause != nil || c.CycleClause != nil {
-			refuseSQL("CLV-2142", "SEARCH or CYCLE")
+			fault.Refuse("CLV-2142", "SEARCH or CYCLE")
 		}
 		t.aliases++
 		x := &cte{name: c.Ctename, sql: "w" + strconv.Itoa(t.aliases)}
 		var q *query
 		sel := c.Ctequery.GetSelectStmt()
 		if sel == nil {
-			refuseSQL("CLV-2143", "WITH ... that changes data")
+			fault.Refuse("CLV-2143", "WITH ... that changes data")
 		}
 		if w.Recursive && sel.Op == pg.SetOperation_SETOP_UNION && t.mentions(sel.Rarg, c.Ctename) {
 			q = t.recursiveCTE(x, c, sel)
@@ -212,10 +214,10 @@ func (t *translator) mentions(s *pg.SelectStmt, name string) bool {
 func (t *translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStmt) *query {
 	x.recursive = true
 	if len(s.SortClause) > 0 || s.LimitCount != nil || s.LimitOffset != nil {
-		refuseSQL("CLV-2144", "ORDER BY or LIMIT of a recursive query")
+		fault.Refuse("CLV-2144", "ORDER BY or LIMIT of a recursive query")
 	}
 	if s.WithClause != nil || s.Rarg.Larg != nil || s.Rarg.WithClause != nil || s.Rarg.DistinctClause != nil || len(s.Rarg.SortClause) > 0 || s.Rarg.LimitCount != nil || s.Rarg.LimitOffset != nil {
-		refuseSQL("CLV-2145", "this form of recursive query")
+		fault.Refuse("CLV-2145", "this form of recursive query")
 	}
 	left := t.selectStmt(s.Larg, queryOptions{resolve: true})
 	x.cols = t.cteColumns(left, c)
@@ -234,11 +236,11 @@ func (t *translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStm
 		}
 		right.targets[i].e = t.coerce(r, typ, -1, pgcatalog.Implicit)
 		if !s.All && !value.Comparable(typ) {
-			refuseSQL("CLV-2146", "UNION of %s", value.TypeName(typ))
+			fault.Refuse("CLV-2146", "UNION of %s", value.TypeName(typ))
 		}
 	}
 	if left.volatile || right.volatile {
-		refuseSQL("CLV-2147", "a volatile function in a recursive query")
+		fault.Refuse("CLV-2147", "a volatile function in a recursive query")
 	}
 	return &query{op: "UNION", all: s.All, left: left, right: right, targets: left.targets}
 }
@@ -351,7 +353,7 @@ func (t *translator) valuesQuery(s *pg.SelectStmt, o queryOptions) *query {
 	for _, l := range s.ValuesLists {
 		row := t.exprs(l.GetList().GetItems())
 		if width >= 0 && len(row) != width {
-			failf(sqlstate.SyntaxError, "VALUES lists must all be the same length")
+			fault.Raisef(sqlstate.SyntaxError, "VALUES lists must all be the same length")
 		}
 		width = len(row)
 		q.values = append(q.values, row)
@@ -362,7 +364,7 @@ func (t *translator) valuesQuery(s *pg.SelectStmt, o queryOptions) *query {
 		for r := range q.values {
 			col[r] = q.values[r][c]
 			if col[r].row != nil {
-				refuseSQL("CLV-2148", "a row as a value")
+				fault.Refuse("CLV-2148", "a row as a value")
 			}
 		}
 		typ, mod := t.toCommon(col, "VALUES")
@@ -385,19 +387,19 @@ var setOps = map[pg.SetOperation]string{
 func (t *translator) setOperation(s *pg.SelectStmt, o queryOptions) *query {
 	op := setOps[s.Op]
 	if s.All && op != "UNION" {
-		refuseSQL("CLV-2149", "%s ALL", op)
+		fault.Refuse("CLV-2149", "%s ALL", op)
 	}
 	l := t.selectStmt(s.Larg, queryOptions{})
 	r := t.selectStmt(s.Rarg, queryOptions{})
 	if len(l.targets) != len(r.targets) {
-		failf(sqlstate.SyntaxError, "each %s query must have the same number of columns", op)
+		fault.Raisef(sqlstate.SyntaxError, "each %s query must have the same number of columns", op)
 	}
 	q := &query{op: op, all: s.All, left: l, right: r}
 	for i := range l.targets {
 		pair := []expr{l.targets[i].e, r.targets[i].e}
 		typ, mod := t.toCommon(pair, op)
 		if !s.All && !value.Comparable(typ) {
-			fail(sqlstate.Refusal("CLV-2150", "a SQLite shard cannot compare %s for %s exactly", value.TypeName(typ), op).
+			fault.Raise(sqlstate.Refusal("CLV-2150", "a SQLite shard cannot compare %s for %s exactly", value.TypeName(typ), op).
 				WithHint("Use UNION ALL, or cast to a type that it compares."))
 		}
 		name := l.targets[i].name
@@ -478,7 +480,7 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 	sel.ungrouped = sel.ungrouped[:0]
 	q.targets = t.targetList(s.TargetList, o)
 	if len(q.targets) == 0 && !o.exists {
-		refuseSQL("CLV-2151", "SELECT without columns")
+		fault.Refuse("CLV-2151", "SELECT without columns")
 	}
 	having := ""
 	if s.HavingClause != nil {
@@ -486,7 +488,7 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 		hasAgg := sel.hasAgg
 		having = " HAVING " + t.boolean(s.HavingClause, "HAVING").sql
 		if len(group) == 0 && !hasAgg {
-			refuseSQL("CLV-2152", "HAVING without GROUP BY and aggregates in the select list")
+			fault.Refuse("CLV-2152", "HAVING without GROUP BY and aggregates in the select list")
 		}
 	}
 	if len(group) > 0 {
@@ -504,7 +506,7 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 		for i := range q.targets {
 			q.targets[i].e = t.resolveText(q.targets[i].e)
 			if typ := q.targets[i].e.typ; !value.Comparable(typ) {
-				fail(sqlstate.Refusal("CLV-2153", "a SQLite shard cannot compare %s for DISTINCT exactly", value.TypeName(typ)).
+				fault.Raise(sqlstate.Refusal("CLV-2153", "a SQLite shard cannot compare %s for DISTINCT exactly", value.TypeName(typ)).
 					WithHint("Cast it to a type that it compares: see docs/sql-sqlite.md."))
 			}
 		}
@@ -571,7 +573,7 @@ func (t *translator) checkGrouping(sel *selectState, grouped bool) {
 	if len(sel.ungrouped) > 0 {
 		if strings.HasPrefix(sel.ungrouped[0].name, outerUse) {
 			// The whole subquery may be what is grouped by.
-			refuseSQL("CLV-2154", "a subquery that refers to a grouped query")
+			fault.Refuse("CLV-2154", "a subquery that refers to a grouped query")
 		}
 		t.failAt(sel.ungrouped[0].loc, "42803", "column \"%s\" must appear in the GROUP BY clause or be used in an aggregate function", sel.ungrouped[0].name)
 	}
@@ -601,23 +603,23 @@ func notPlace(key string) string {
 func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 	sel := t.scope.sel
 	if s.GroupDistinct {
-		refuseSQL("CLV-2155", "GROUP BY DISTINCT")
+		fault.Refuse("CLV-2155", "GROUP BY DISTINCT")
 	}
 	var out []string
 	var exprs []expr
 	for _, n := range s.GroupClause {
 		if n.GetGroupingSet() != nil {
-			refuseSQL("CLV-2156", "GROUPING SETS, CUBE and ROLLUP")
+			fault.Refuse("CLV-2156", "GROUPING SETS, CUBE and ROLLUP")
 		}
 		sel.clause = "GROUP BY"
 		var e expr
-		if i, ok := constInt(n); ok {
+		if i, ok := syntax.Int(n); ok {
 			if i < 1 || int(i) > len(s.TargetList) {
 				t.failAt(nodeLocation(n), "42P10", "GROUP BY position %d is not in select list", i)
 			}
 			rt := s.TargetList[i-1].GetResTarget()
 			if c := rt.Val.GetColumnRef(); c != nil && c.Fields[len(c.Fields)-1].GetAStar() != nil {
-				refuseSQL("CLV-2157", "GROUP BY a position after *")
+				fault.Refuse("CLV-2157", "GROUP BY a position after *")
 			}
 			e = t.expr(rt.Val)
 		} else if c := n.GetColumnRef(); c != nil && len(c.Fields) == 1 {
@@ -635,11 +637,11 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 		}
 		sel.clause = ""
 		if e.row != nil {
-			refuseSQL("CLV-2158", "GROUP BY a row")
+			fault.Refuse("CLV-2158", "GROUP BY a row")
 		}
 		e = t.resolveText(e)
 		if !value.Comparable(e.typ) && value.ClassOf(e.typ) != value.ClassBpchar && e.typ != pgoid.Int2Vector && e.typ != pgoid.OIDVector {
-			fail(sqlstate.Refusal("CLV-2159", "a SQLite shard cannot group by %s exactly", value.TypeName(e.typ)).
+			fault.Raise(sqlstate.Refusal("CLV-2159", "a SQLite shard cannot group by %s exactly", value.TypeName(e.typ)).
 				WithHint("Group by a cast of it: see docs/sql-sqlite.md."))
 		}
 		exprs = append(exprs, e)
@@ -716,7 +718,7 @@ func (t *translator) targetList(list []*pg.Node, o queryOptions) []target {
 		}
 		e := t.expr(rt.Val)
 		if e.row != nil {
-			refuseSQL("CLV-2160", "a row as a result column")
+			fault.Refuse("CLV-2160", "a row as a result column")
 		}
 		name := rt.Name
 		if name == "" {
@@ -727,7 +729,7 @@ func (t *translator) targetList(list []*pg.Node, o queryOptions) []target {
 		}
 		out = append(out, target{e: e, name: name})
 		if len(out) > 1664 {
-			failf("54011", "target lists can have at most 1664 entries")
+			fault.Raisef("54011", "target lists can have at most 1664 entries")
 		}
 	}
 	return out

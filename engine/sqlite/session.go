@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -596,7 +597,7 @@ func (c *Conn) transactionModes(opts []*pg.Node) error {
 				return err
 			}
 		case "transaction_read_only":
-			v, _ := constInt(d.Arg)
+			v, _ := syntax.Int(d.Arg)
 			if v == 0 && c.readonly {
 				continue
 			}
@@ -627,7 +628,7 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 					var v string
 					if sv := d.Arg.GetAConst().GetSval(); sv != nil {
 						v = sv.GetSval()
-					} else if i, _ := constInt(d.Arg); i != 0 {
+					} else if i, _ := syntax.Int(d.Arg); i != 0 {
 						v = "on"
 					} else {
 						v = "off"

@@ -10,7 +10,9 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -63,23 +65,10 @@ type outColumn struct {
 	class  value.Class
 }
 
-// syntaxTree parses text. The parser recurses on the C stack, so the text is
-// checked for nesting first.
-func syntaxTree(text string) (*pg.ParseResult, error) {
-	if err := checkNesting(text); err != nil {
-		return nil, err
-	}
-	tree, err := pg.Parse(text)
-	if err != nil {
-		return nil, syntaxError(text, err)
-	}
-	return tree, nil
-}
-
 // translateStatement builds the plan of one statement of a SELECT, INSERT,
 // UPDATE or DELETE kind.
 func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, fixed bool) (p *plan, err error) {
-	defer catch(&err)
+	defer fault.Catch(&err)
 	t := c.translator(text)
 	t.params, t.fixed = append([]uint32(nil), oids...), fixed
 	p = &plan{text: text, generation: c.cat.Generation, settings: c.settings.version}
@@ -96,7 +85,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 	case *pg.Node_DeleteStmt:
 		t.delete(s.DeleteStmt, p)
 	default:
-		refuseSQL("CLV-2167", "this statement")
+		fault.Refuse("CLV-2167", "this statement")
 	}
 	p.write = p.write || t.writes
 	p.locks = t.locks
@@ -104,11 +93,11 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 		p.systems = append(p.systems, s)
 	}
 	if p.write && len(p.systems) > 0 && p.table != nil && p.table.System != nil {
-		failf(sqlstate.InsufficientPrivilege, "permission denied for table %s", p.table.Name)
+		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied for table %s", p.table.Name)
 	}
 	for i, o := range t.params {
 		if o == 0 {
-			failf(sqlstate.IndeterminateDatatype, "could not determine data type of parameter $%d", i+1)
+			fault.Raisef(sqlstate.IndeterminateDatatype, "could not determine data type of parameter $%d", i+1)
 		}
 	}
 	p.params = t.params
@@ -128,7 +117,7 @@ func columnsOf(targets []target) []outColumn {
 	for i, tg := range targets {
 		out[i] = outColumn{name: tg.name, typ: tg.e.typ, mod: tg.e.mod, table: tg.e.table, attnum: tg.e.attnum, class: value.ClassOf(tg.e.typ)}
 		if out[i].class == value.ClassNone {
-			fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(tg.e.typ)).
+			fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(tg.e.typ)).
 				WithHint("See docs/sql-sqlite.md for the types it has."))
 		}
 	}
@@ -153,11 +142,11 @@ func (t *translator) dmlTarget(v *pg.RangeVar) (*catalog.Table, *rte) {
 func (t *translator) assign(e expr, c *catalog.Column, loc int32) expr {
 	from := e.typ
 	if e.row != nil {
-		refuseSQL("CLV-2148", "a row as a value")
+		fault.Refuse("CLV-2148", "a row as a value")
 	}
 	r, ok := t.tryCoerce(e, c.Type, c.Mod, pgcatalog.Assignment)
 	if !ok {
-		fail(t.at(loc, sqlstate.New(sqlstate.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, value.TypeName(c.Type), value.TypeName(from)).
+		fault.Raise(t.at(loc, sqlstate.New(sqlstate.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, value.TypeName(c.Type), value.TypeName(from)).
 			WithHint("You will need to rewrite or cast the expression.")))
 	}
 	if c.Mod >= 0 && r.mod != c.Mod {
@@ -171,9 +160,9 @@ func (t *translator) defaultOf(d *catalog.Table, c *catalog.Column) expr {
 	if c.Default == "" {
 		return expr{sql: "NULL", typ: c.Type, mod: c.Mod, constant: true}
 	}
-	n, err := parseExpr(c.Default)
+	n, err := syntax.Expr(c.Default)
 	if err != nil {
-		fail(err)
+		fault.Raise(err)
 	}
 	inCheck, scope, text := t.inCheck, t.scope, t.text
 	t.scope, t.text = nil, ""
@@ -183,27 +172,11 @@ func (t *translator) defaultOf(d *catalog.Table, c *catalog.Column) expr {
 	return e
 }
 
-// parseExpr parses the text of an expression that the catalogue keeps.
-func parseExpr(text string) (*pg.Node, error) {
-	tree, err := syntaxTree("SELECT " + text)
-	if err != nil {
-		return nil, err
-	}
-	if len(tree.Stmts) != 1 {
-		return nil, sqlstate.New(sqlstate.DataCorrupted, "the catalogue holds a bad expression")
-	}
-	s := tree.Stmts[0].Stmt.GetSelectStmt()
-	if s == nil || len(s.TargetList) != 1 {
-		return nil, sqlstate.New(sqlstate.DataCorrupted, "the catalogue holds a bad expression")
-	}
-	return s.TargetList[0].GetResTarget().Val, nil
-}
-
 func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	p.write, p.tag = true, "INSERT 0"
 	// SYSTEM VALUE says that values are given, which they always may be here.
 	if s.Override != pg.OverridingKind_OVERRIDING_NOT_SET && s.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE && s.Override != pg.OverridingKind_OVERRIDING_KIND_UNDEFINED {
-		refuseSQL("CLV-2168", "OVERRIDING")
+		fault.Refuse("CLV-2168", "OVERRIDING")
 	}
 	t.push()
 	defer t.pop()
@@ -226,7 +199,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 				t.failAt(rt.Location, sqlstate.DuplicateColumn, "column \"%s\" specified more than once", rt.Name)
 			}
 			if len(rt.Indirection) > 0 {
-				refuseSQL("CLV-2169", "assignment to a part of a column")
+				fault.Refuse("CLV-2169", "assignment to a part of a column")
 			}
 			seen[rt.Name] = true
 			cols = append(cols, c)
@@ -257,7 +230,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 		for _, l := range sel.ValuesLists {
 			items := l.GetList().GetItems()
 			if len(items) != width {
-				failf(sqlstate.SyntaxError, "VALUES lists must all be the same length")
+				fault.Raisef(sqlstate.SyntaxError, "VALUES lists must all be the same length")
 			}
 			row := make([]expr, 0, len(live))
 			for i, n := range items {
@@ -276,10 +249,10 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	default:
 		source = t.query(s.SelectStmt, queryOptions{})
 		if len(source.targets) > len(cols) {
-			failf(sqlstate.SyntaxError, "INSERT has more expressions than target columns")
+			fault.Raisef(sqlstate.SyntaxError, "INSERT has more expressions than target columns")
 		}
 		if len(source.targets) < len(cols) && len(s.Cols) > 0 {
-			failf(sqlstate.SyntaxError, "INSERT has more target columns than expressions")
+			fault.Raisef(sqlstate.SyntaxError, "INSERT has more target columns than expressions")
 		}
 		order = order[:len(source.targets)]
 	}
@@ -301,7 +274,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	}
 	b.WriteString(") ")
 	if len(order) == 0 {
-		refuseSQL("CLV-2170", "a row without columns")
+		fault.Refuse("CLV-2170", "a row without columns")
 	}
 	if source != nil {
 		// The conversion to the columns' types goes around the query.
@@ -350,7 +323,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rt
 				t.failAt(in.Location, sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", in.Conname, d.Name)
 			}
 			if k.Type != "p" && k.Type != "u" {
-				failf(sqlstate.WrongObjectType, "constraint in ON CONFLICT clause has no associated index")
+				fault.Raisef(sqlstate.WrongObjectType, "constraint in ON CONFLICT clause has no associated index")
 			}
 			b.WriteString(" (" + t.conflictColumns(d, k.Columns) + ")")
 		default:
@@ -358,16 +331,16 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rt
 			for _, n := range in.IndexElems {
 				el := n.GetIndexElem()
 				if el.Name == "" || len(el.Opclass) > 0 || len(el.Collation) > 0 {
-					refuseSQL("CLV-2171", "ON CONFLICT with an expression")
+					fault.Refuse("CLV-2171", "ON CONFLICT with an expression")
 				}
 				c := d.Column(el.Name)
 				if c == nil {
-					failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
+					fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
 				}
 				want[c.Num] = true
 			}
 			if in.WhereClause != nil {
-				refuseSQL("CLV-2172", "ON CONFLICT with a WHERE for a partial index")
+				fault.Refuse("CLV-2172", "ON CONFLICT with a WHERE for a partial index")
 			}
 			var nums []int16
 			for _, ix := range d.Indexes {
@@ -386,12 +359,12 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rt
 				}
 			}
 			if nums == nil {
-				failf("42P10", "there is no unique or exclusion constraint matching the ON CONFLICT specification")
+				fault.Raisef("42P10", "there is no unique or exclusion constraint matching the ON CONFLICT specification")
 			}
 			b.WriteString(" (" + t.conflictColumns(d, nums) + ")")
 		}
 	} else if oc.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
-		failf(sqlstate.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name")
+		fault.Raisef(sqlstate.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name")
 	}
 	if oc.Action == pg.OnConflictAction_ONCONFLICT_NOTHING {
 		b.WriteString(" DO NOTHING")
@@ -407,7 +380,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rt
 		reads := len(t.reads)
 		b.WriteString(" WHERE " + t.where(oc.WhereClause))
 		if len(t.reads) != reads {
-			refuseSQL("CLV-2173", "a subquery in ON CONFLICT DO UPDATE")
+			fault.Refuse("CLV-2173", "a subquery in ON CONFLICT DO UPDATE")
 		}
 	}
 }
@@ -433,10 +406,10 @@ func (t *translator) setClause(list []*pg.Node, d *catalog.Table, noSubquery boo
 			t.failAt(rt.Location, sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", rt.Name, d.Name)
 		}
 		if seen[rt.Name] {
-			failf(sqlstate.SyntaxError, "multiple assignments to same column \"%s\"", rt.Name)
+			fault.Raisef(sqlstate.SyntaxError, "multiple assignments to same column \"%s\"", rt.Name)
 		}
 		if len(rt.Indirection) > 0 {
-			refuseSQL("CLV-2169", "assignment to a part of a column")
+			fault.Refuse("CLV-2169", "assignment to a part of a column")
 		}
 		seen[rt.Name] = true
 		var e expr
@@ -447,10 +420,10 @@ func (t *translator) setClause(list []*pg.Node, d *catalog.Table, noSubquery boo
 		case *pg.Node_MultiAssignRef:
 			row := v.MultiAssignRef.Source.GetRowExpr()
 			if row == nil {
-				refuseSQL("CLV-2174", "SET (...) = (SELECT ...)")
+				fault.Refuse("CLV-2174", "SET (...) = (SELECT ...)")
 			}
 			if len(row.Args) != int(v.MultiAssignRef.Ncolumns) {
-				failf(sqlstate.SyntaxError, "number of columns does not match number of values")
+				fault.Raisef(sqlstate.SyntaxError, "number of columns does not match number of values")
 			}
 			src := row.Args[v.MultiAssignRef.Colno-1]
 			if src.GetSetToDefault() != nil {
@@ -465,7 +438,7 @@ func (t *translator) setClause(list []*pg.Node, d *catalog.Table, noSubquery boo
 		parts = append(parts, quote.Ident(c.Name)+" = "+e.sql)
 	}
 	if noSubquery && t.aliases != reads {
-		refuseSQL("CLV-2173", "a subquery in ON CONFLICT DO UPDATE")
+		fault.Refuse("CLV-2173", "a subquery in ON CONFLICT DO UPDATE")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -513,7 +486,7 @@ func (t *translator) update(s *pg.UpdateStmt, p *plan) {
 	where := ""
 	if s.WhereClause != nil {
 		if s.WhereClause.GetCurrentOfExpr() != nil {
-			refuseSQL("CLV-2175", "WHERE CURRENT OF")
+			fault.Refuse("CLV-2175", "WHERE CURRENT OF")
 		}
 		where = " WHERE " + t.where(s.WhereClause)
 	}
@@ -539,17 +512,17 @@ func (t *translator) returningTarget(list []*pg.Node, d *catalog.Table, r *rte, 
 	if others {
 		for _, n := range list {
 			if c := n.GetResTarget().Val.GetColumnRef(); c != nil && len(c.Fields) == 1 && c.Fields[0].GetAStar() != nil {
-				refuseSQL("CLV-2176", "RETURNING * with FROM or USING")
+				fault.Refuse("CLV-2176", "RETURNING * with FROM or USING")
 			}
 			t.ambiguous(n.ProtoReflect())
 		}
 	}
 	defer func() {
 		if x := recover(); x != nil {
-			if f, ok := x.(failed); ok && others {
-				switch sqlstate.CodeOf(f.err) {
+			if err := fault.Of(x); err != nil && others {
+				switch sqlstate.CodeOf(err) {
 				case sqlstate.UndefinedColumn, sqlstate.UndefinedTable:
-					refuseSQL("CLV-2177", "RETURNING columns of the tables in FROM or USING")
+					fault.Refuse("CLV-2177", "RETURNING columns of the tables in FROM or USING")
 				}
 			}
 			panic(x)
@@ -606,7 +579,7 @@ func (t *translator) dmlFrom(list []*pg.Node) (string, []*rte) {
 		for _, r := range rtes {
 			for _, o := range append(append([]*rte{}, t.scope.rtes...), out...) {
 				if r.alias != "" && o.alias == r.alias {
-					failf("42712", "table name \"%s\" specified more than once", r.alias)
+					fault.Raisef("42712", "table name \"%s\" specified more than once", r.alias)
 				}
 			}
 			out = append(out, r)
@@ -628,7 +601,7 @@ func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
 	where := ""
 	if s.WhereClause != nil {
 		if s.WhereClause.GetCurrentOfExpr() != nil {
-			refuseSQL("CLV-2175", "WHERE CURRENT OF")
+			fault.Refuse("CLV-2175", "WHERE CURRENT OF")
 		}
 		where = " WHERE " + t.where(s.WhereClause)
 	}
@@ -638,7 +611,7 @@ func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
 		b.WriteString(" AS r0" + where)
 	} else {
 		if d.Column("rowid") != nil {
-			refuseSQL("CLV-2178", "DELETE USING of a table with a column rowid")
+			fault.Refuse("CLV-2178", "DELETE USING of a table with a column rowid")
 		}
 		b.WriteString(" WHERE rowid IN (SELECT r0.rowid FROM main." + quote.Ident(d.SQLName()) + " AS r0, " + from + where + ")")
 	}

@@ -9,7 +9,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -49,32 +51,6 @@ type sessionInfo struct {
 	schemas        []string // effective search path, existing schemas only
 }
 
-type failed struct{ err error }
-
-func fail(err error) { panic(failed{err}) }
-
-func failf(code sqlstate.Code, format string, args ...any) {
-	panic(failed{sqlstate.New(code, format, args...)})
-}
-
-// refused is the refusal of what a SQLite shard does not have.
-func refused(id sqlstate.ID, what string, args ...any) error {
-	return sqlstate.Refusal(id, what+" is not supported on a SQLite shard", args...).WithHint("See docs/sql-sqlite.md, or use a PostgreSQL shard.")
-}
-
-func refuseSQL(id sqlstate.ID, what string, args ...any) { fail(refused(id, what, args...)) }
-
-// catch turns a panic of fail into *err. Panics of any other kind go on.
-func catch(err *error) {
-	switch r := recover().(type) {
-	case nil:
-	case failed:
-		*err = r.err
-	default:
-		panic(r)
-	}
-}
-
 // at adds the position of a node to an error that has none.
 func (t *translator) at(loc int32, err error) error {
 	e := sqlstate.As(err)
@@ -87,7 +63,7 @@ func (t *translator) at(loc int32, err error) error {
 }
 
 func (t *translator) failAt(loc int32, code sqlstate.Code, format string, args ...any) {
-	fail(t.at(loc, sqlstate.New(code, format, args...)))
+	fault.Raise(t.at(loc, sqlstate.New(code, format, args...)))
 }
 
 // expr is a typed SQLite expression. sql is atomic: a name, literal, call or
@@ -137,7 +113,7 @@ const maxDepth = 400
 
 func (t *translator) enter() {
 	if t.depth++; t.depth > maxDepth {
-		failf(sqlstate.StatementTooComplex, "statement is nested more than %d levels deep", maxDepth)
+		fault.Raisef(sqlstate.StatementTooComplex, "statement is nested more than %d levels deep", maxDepth)
 	}
 }
 
@@ -157,7 +133,7 @@ func (t *translator) resolveText(e expr) expr {
 func (t *translator) coerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) expr {
 	r, ok := t.tryCoerce(e, oid, mod, ctx)
 	if !ok {
-		failf(sqlstate.CannotCoerce, "cannot cast type %s to %s", value.TypeName(e.typ), value.TypeName(oid))
+		fault.Raisef(sqlstate.CannotCoerce, "cannot cast type %s to %s", value.TypeName(e.typ), value.TypeName(oid))
 	}
 	return r
 }
@@ -170,7 +146,7 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.Cast
 	if e.param > 0 && e.typ == pgoid.Unknown {
 		have := t.params[e.param-1]
 		if have != 0 && have != oid {
-			fail(sqlstate.New("42P08", "inconsistent types deduced for parameter $%d", e.param).
+			fault.Raise(sqlstate.New("42P08", "inconsistent types deduced for parameter $%d", e.param).
 				WithDetail("%s versus %s", value.TypeName(have), value.TypeName(oid)))
 		}
 		if oid == pgoid.Unknown {
@@ -178,7 +154,7 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.Cast
 		}
 		t.params[e.param-1] = oid
 		if value.ClassOf(oid) == value.ClassNone {
-			fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
+			fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
 				WithHint("See docs/sql-sqlite.md for the types it has."))
 		}
 		r := expr{sql: e.sql, typ: oid, mod: -1, name: name}
@@ -189,7 +165,7 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.Cast
 			return e, true
 		}
 		if value.ClassOf(oid) == value.ClassNone && !pgcatalog.IsPolymorphic(oid) {
-			fail(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
+			fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
 				WithHint("See docs/sql-sqlite.md for the types it has."))
 		}
 		if e.null {
@@ -197,7 +173,7 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.Cast
 		}
 		d, err := t.input(oid, e.text)
 		if err != nil {
-			fail(t.at(e.place-1, err))
+			fault.Raise(t.at(e.place-1, err))
 		}
 		r := t.literal(oid, -1, d)
 		r.name, r.text = name, e.text
@@ -260,7 +236,7 @@ func (t *translator) applyTypmod(e expr, mod int32, ctx pgcatalog.CastContext) e
 	case pgoid.Timestamp, pgoid.Timestamptz, pgoid.Time:
 		e.sql = fmt.Sprintf("cleave_ts_round(%s, %d)", e.sql, mod)
 	case pgoid.Interval:
-		refuseSQL("CLV-2179", "interval with a precision")
+		fault.Refuse("CLV-2179", "interval with a precision")
 	default:
 		if value.ClassOf(e.typ) != value.ClassArray {
 			return e
@@ -287,7 +263,7 @@ func call(fn string, args ...any) string {
 
 func (t *translator) noCheck(what string) {
 	if t.inCheck {
-		refuseSQL("CLV-2180", "%s in a constraint or default", what)
+		fault.Refuse("CLV-2180", "%s in a constraint or default", what)
 	}
 }
 
@@ -296,7 +272,7 @@ func (t *translator) noCheck(what string) {
 func (t *translator) commonType(list []expr, what string) uint32 {
 	typ, other := value.Builtin.Common(typesOf(list))
 	if other != 0 {
-		failf(sqlstate.DatatypeMismatch, "%s types %s and %s cannot be matched", what, value.TypeName(typ), value.TypeName(other))
+		fault.Raisef(sqlstate.DatatypeMismatch, "%s types %s and %s cannot be matched", what, value.TypeName(typ), value.TypeName(other))
 	}
 	return typ
 }
@@ -343,13 +319,13 @@ func comparand(e expr) string {
 // typeOf resolves a type name.
 func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 	if n == nil {
-		failf(sqlstate.SyntaxError, "a type name is missing")
+		fault.Raisef(sqlstate.SyntaxError, "a type name is missing")
 	}
 	if n.PctType {
-		refuseSQL("CLV-2181", "%%TYPE")
+		fault.Refuse("CLV-2181", "%%TYPE")
 	}
 	if n.Setof {
-		refuseSQL("CLV-2182", "SETOF")
+		fault.Refuse("CLV-2182", "SETOF")
 	}
 	var parts []string
 	for _, p := range n.Names {
@@ -364,13 +340,13 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 	ty := value.Builtin.TypeNamed(name)
 	if ty == nil || len(parts) > 2 || len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog {
 		if strings.HasSuffix(name, "serial") {
-			refuseSQL("CLV-2183", "the type %s here", name)
+			fault.Refuse("CLV-2183", "the type %s here", name)
 		}
 		t.failAt(n.Location, sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
 	}
 	mods := make([]int64, 0, 2)
 	for _, m := range n.Typmods {
-		v, ok := constInt(m)
+		v, ok := syntax.Int(m)
 		if !ok {
 			t.failAt(n.Location, sqlstate.SyntaxError, "type modifiers must be simple constants or identifiers")
 		}
@@ -414,10 +390,10 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 				t.failAt(n.Location, sqlstate.InvalidParameterValue, "%s precision must not be negative", strings.ToUpper(name))
 			}
 		case pgoid.Interval:
-			refuseSQL("CLV-2184", "interval with fields or a precision")
+			fault.Refuse("CLV-2184", "interval with fields or a precision")
 		default:
 			if ty.OID == 1560 || ty.OID == 1562 || ty.OID == pgoid.Timetz {
-				refuseSQL("CLV-2185", "the type %s", value.TypeName(ty.OID))
+				fault.Refuse("CLV-2185", "the type %s", value.TypeName(ty.OID))
 			}
 			t.failAt(n.Location, sqlstate.SyntaxError, "type modifier is not allowed for type \"%s\"", name)
 		}
@@ -429,17 +405,4 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 		return ty.Array, mod
 	}
 	return ty.OID, mod
-}
-
-func constInt(n *pg.Node) (int64, bool) {
-	if c := n.GetAConst(); c != nil {
-		if iv, ok := c.Val.(*pg.A_Const_Ival); ok {
-			return int64(iv.Ival.GetIval()), true
-		}
-	}
-	if e := n.GetAExpr(); e != nil && e.Lexpr == nil && e.Kind == pg.A_Expr_Kind_AEXPR_OP && len(e.Name) == 1 && e.Name[0].GetString_().GetSval() == "-" {
-		v, ok := constInt(e.Rexpr)
-		return -v, ok
-	}
-	return 0, false
 }

@@ -11,7 +11,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/syntax"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -28,10 +30,10 @@ func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []ca
 	q := t.query(query, queryOptions{resolve: true})
 	t.scope = s
 	if len(names) > len(q.targets) {
-		failf(sqlstate.SyntaxError, "CREATE VIEW specifies more column names than columns")
+		fault.Raisef(sqlstate.SyntaxError, "CREATE VIEW specifies more column names than columns")
 	}
 	if len(t.params) > 0 {
-		failf(sqlstate.UndefinedParameter, "there is no parameter $1")
+		fault.Raisef(sqlstate.UndefinedParameter, "there is no parameter $1")
 	}
 	var cols []catalog.Column
 	for i, target := range q.targets {
@@ -41,11 +43,11 @@ func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []ca
 		}
 		for _, o := range cols {
 			if o.Name == name {
-				failf(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", name)
+				fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", name)
 			}
 		}
 		if value.ClassOf(target.e.typ) == value.ClassNone {
-			refuseSQL("CLV-2195", "a view with a column of type %s", value.TypeName(target.e.typ))
+			fault.Refuse("CLV-2195", "a view with a column of type %s", value.TypeName(target.e.typ))
 		}
 		cols = append(cols, catalog.Column{Num: int16(i + 1), Name: name, Type: target.e.typ, Mod: target.e.mod})
 	}
@@ -55,13 +57,13 @@ func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []ca
 func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 	switch {
 	case s.View.Relpersistence == "t":
-		refuseSQL("CLV-2196", "a temporary view")
+		fault.Refuse("CLV-2196", "a temporary view")
 	case s.WithCheckOption != pg.ViewCheckOption_NO_CHECK_OPTION && s.WithCheckOption != pg.ViewCheckOption_VIEW_CHECK_OPTION_UNDEFINED:
-		refuseSQL("CLV-2197", "WITH CHECK OPTION")
+		fault.Refuse("CLV-2197", "WITH CHECK OPTION")
 	case len(s.Options) > 0:
-		refuseSQL("CLV-2198", "an option of a view")
+		fault.Refuse("CLV-2198", "an option of a view")
 	case s.Query.GetSelectStmt() == nil:
-		refuseSQL("CLV-2199", "this query of a view")
+		fault.Refuse("CLV-2199", "this query of a view")
 	}
 	schema, name := c.creationSchema(s.View), s.View.Relname
 	old := c.cat.Views[catalog.Key(schema, name)]
@@ -70,17 +72,17 @@ func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 	}
 	d := &catalog.Table{Schema: schema, Name: name, Columns: c.viewColumns(t, s.Query, s.Aliases), Viewed: &catalog.View{}}
 	if len(d.Columns) == 0 {
-		refuseSQL("CLV-2200", "a view without columns")
+		fault.Refuse("CLV-2200", "a view without columns")
 	}
 	query := proto.Clone(s.Query).(*pg.Node)
 	named := (len(s.Aliases) == 0 || !starred(query)) && nameColumns(query, d.Columns)
 	c.qualify(t, query, d.Viewed)
-	tree, err := syntaxTree("SELECT 1") // for its version
+	tree, err := syntax.Tree("SELECT 1") // for its version
 	c.must(err)
 	tree.Stmts[0].Stmt = query
 	text, err := pg.Deparse(tree)
 	if err != nil {
-		refuseSQL("CLV-2199", "this query of a view")
+		fault.Refuse("CLV-2199", "this query of a view")
 	}
 	if !named {
 		names := make([]string, len(d.Columns))
@@ -152,16 +154,16 @@ func nameColumns(query *pg.Node, cols []catalog.Column) bool {
 // replaces checks that a new view can stand for an old one.
 func replaces(old, d *catalog.Table) {
 	if len(d.Columns) < len(old.Columns) {
-		failf("42P16", "cannot drop columns from view")
+		fault.Raisef("42P16", "cannot drop columns from view")
 	}
 	for i, was := range old.Columns {
 		is := d.Columns[i]
 		if is.Name != was.Name {
-			fail(sqlstate.New("42P16", "cannot change name of view column \"%s\" to \"%s\"", was.Name, is.Name).
+			fault.Raise(sqlstate.New("42P16", "cannot change name of view column \"%s\" to \"%s\"", was.Name, is.Name).
 				WithHint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."))
 		}
 		if is.Type != was.Type || is.Mod != was.Mod {
-			failf("42P16", "cannot change data type of view column \"%s\" from %s to %s", was.Name, value.FormatType(was.Type, was.Mod), value.FormatType(is.Type, is.Mod))
+			fault.Raisef("42P16", "cannot change data type of view column \"%s\" from %s to %s", was.Name, value.FormatType(was.Type, was.Mod), value.FormatType(is.Type, is.Mod))
 		}
 	}
 }
@@ -169,30 +171,30 @@ func replaces(old, d *catalog.Table) {
 // qualify names the schemas of the tables in a view's query, and notes them.
 func (c *Conn) qualify(t *translator, query *pg.Node, v *catalog.View) {
 	ctes := map[string]bool{}
-	eachMessage(query.ProtoReflect(), func(m protoreflect.Message) {
+	syntax.Each(query.ProtoReflect(), func(m protoreflect.Message) {
 		switch x := m.Interface().(type) {
 		case *pg.CommonTableExpr:
 			ctes[x.Ctename] = true
 		case *pg.A_Star:
 			v.Star = true
 		case *pg.LockingClause:
-			refuseSQL("CLV-2201", "FOR UPDATE in a view")
+			fault.Refuse("CLV-2201", "FOR UPDATE in a view")
 		}
 	})
-	eachMessage(query.ProtoReflect(), func(m protoreflect.Message) {
+	syntax.Each(query.ProtoReflect(), func(m protoreflect.Message) {
 		r, ok := m.Interface().(*pg.RangeVar)
 		if !ok {
 			return
 		}
 		if r.Schemaname == "" && ctes[r.Relname] {
 			if slices.ContainsFunc(t.path, func(s string) bool { return t.lookup(s, r.Relname) != nil }) {
-				refuseSQL("CLV-2202", "a view with a WITH query that is named like a table")
+				fault.Refuse("CLV-2202", "a view with a WITH query that is named like a table")
 			}
 			return
 		}
 		d := t.findRelation(r)
 		if d.Relation {
-			refuseSQL("CLV-2203", "a view of a temporary relation")
+			fault.Refuse("CLV-2203", "a view of a temporary relation")
 		}
 		r.Schemaname = d.Schema
 		if !slices.Contains(v.Refs, d.OID) {
@@ -201,39 +203,21 @@ func (c *Conn) qualify(t *translator, query *pg.Node, v *catalog.View) {
 	})
 }
 
-// eachMessage calls fn for all messages of a syntax tree.
-func eachMessage(m protoreflect.Message, fn func(protoreflect.Message)) {
-	fn(m)
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if f.Message() == nil {
-			return true
-		}
-		if f.IsList() {
-			for i := range v.List().Len() {
-				eachMessage(v.List().Get(i).Message(), fn)
-			}
-			return true
-		}
-		eachMessage(v.Message(), fn)
-		return true
-	})
-}
-
 // viewItem translates a view in FROM: it sees nothing of the statement around it.
 func (t *translator) viewItem(v *pg.RangeVar, d *catalog.Table) (string, *rte) {
-	tree, err := syntaxTree(d.Viewed.Query)
+	tree, err := syntax.Tree(d.Viewed.Query)
 	if err != nil || len(tree.Stmts) != 1 {
-		failf(sqlstate.DataCorrupted, "the definition of the view \"%s\" cannot be read", d.Name)
+		fault.Raisef(sqlstate.DataCorrupted, "the definition of the view \"%s\" cannot be read", d.Name)
 	}
 	scope, text := t.scope, t.text
 	t.scope, t.text = nil, ""
 	q := t.query(tree.Stmts[0].Stmt, queryOptions{resolve: true})
 	t.scope, t.text = scope, text
 	if q.volatile {
-		refuseSQL("CLV-2204", "a volatile function in a view")
+		fault.Refuse("CLV-2204", "a volatile function in a view")
 	}
 	if len(q.targets) < len(d.Columns) {
-		failf(sqlstate.DataCorrupted, "the definition of the view \"%s\" has other columns now", d.Name)
+		fault.Raisef(sqlstate.DataCorrupted, "the definition of the view \"%s\" has other columns now", d.Name)
 	}
 	alias := t.alias()
 	r := &rte{alias: v.Relname, schema: d.Schema, sql: alias}
@@ -243,7 +227,7 @@ func (t *translator) viewItem(v *pg.RangeVar, d *catalog.Table) (string, *rte) {
 	for i, col := range d.Columns {
 		e := q.targets[i].e
 		if e.typ != col.Type {
-			failf(sqlstate.DataCorrupted, "column \"%s\" of the view \"%s\" has another type now", col.Name, d.Name)
+			fault.Raisef(sqlstate.DataCorrupted, "column \"%s\" of the view \"%s\" has another type now", col.Name, d.Name)
 		}
 		r.cols = append(r.cols, rteCol{name: col.Name, sql: alias + ".c" + fmt.Sprint(i+1), typ: e.typ, mod: e.mod, notNull: e.notNull, table: d.OID, attnum: col.Num})
 	}
@@ -254,7 +238,7 @@ func (t *translator) viewItem(v *pg.RangeVar, d *catalog.Table) (string, *rte) {
 // notView refuses what is for tables only.
 func notView(d *catalog.Table) {
 	if d.Viewed != nil {
-		fail(sqlstate.Refusal("CLV-2205", `the relation "%s" is a view: on a SQLite shard it can only be read`, d.Name).
+		fault.Raise(sqlstate.Refusal("CLV-2205", `the relation "%s" is a view: on a SQLite shard it can only be read`, d.Name).
 			WithHint("Name the table."))
 	}
 }
@@ -272,7 +256,7 @@ func (c *Conn) sortedViews() []*catalog.Table {
 func (c *Conn) usedByViews(d *catalog.Table, onlyStar bool) {
 	for _, v := range c.sortedViews() {
 		if slices.Contains(v.Viewed.Refs, d.OID) && (!onlyStar || v.Viewed.Star) {
-			fail(sqlstate.Refusal("CLV-2206", `the view "%s" reads the table "%s", and would have to follow its change`, v.Name, d.Name).
+			fault.Raise(sqlstate.Refusal("CLV-2206", `the view "%s" reads the table "%s", and would have to follow its change`, v.Name, d.Name).
 				WithHint("Drop the view first, and make it again afterwards."))
 		}
 	}
@@ -315,7 +299,7 @@ func (c *Conn) dependentViews(list []*catalog.Table, going map[uint32]bool, what
 			}
 			if !cascade {
 				d := list[slices.IndexFunc(list, func(d *catalog.Table) bool { return slices.Contains(v.Viewed.Refs, d.OID) })]
-				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop %s %s because other objects depend on it", what, d.Name).
+				fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop %s %s because other objects depend on it", what, d.Name).
 					WithDetail("view %s depends on %s %s", v.Name, what, d.Name).
 					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 			}
@@ -335,7 +319,7 @@ func (c *Conn) dropView(t *translator, s *pg.DropStmt) {
 			continue
 		}
 		if d.Viewed == nil {
-			fail(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a view", d.Name).WithHint("Use DROP TABLE to remove a table."))
+			fault.Raise(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a view", d.Name).WithHint("Use DROP TABLE to remove a table."))
 		}
 		list = append(list, d)
 	}

@@ -28,9 +28,18 @@ func (t *Tree) Refusals() []Refusal {
 			packages[f.Package] = append(packages[f.Package], f)
 		}
 	}
+	// What a package exports makes refusals in the others, too.
+	shared := map[string][]maker{}
+	for _, files := range packages {
+		for name, found := range makersOf(files, nil) {
+			if ast.IsExported(name) && name != "Refusal" {
+				shared[name] = append(shared[name], found...)
+			}
+		}
+	}
 	var out []Refusal
 	for _, files := range packages {
-		makers, texts := makersOf(files), textsOf(files)
+		makers, texts := makersOf(files, shared), textsOf(files)
 		for _, f := range files {
 			eachCall(f.AST, func(call *ast.CallExpr, hint ast.Expr) {
 				for _, m := range makers[called(call)] {
@@ -126,10 +135,13 @@ type maker struct {
 	id, why, hint ast.Expr
 }
 
-// makersOf finds the functions of a package that make refusals of their parameters, by name.
-func makersOf(files []*GoFile) map[string][]maker {
+// makersOf finds the functions of a package that make refusals of their parameters, by name; others are makers already.
+func makersOf(files []*GoFile, others map[string][]maker) map[string][]maker {
 	makers := map[string][]maker{
 		"Refusal": {{params: []string{"id", "why"}, variadic: true, id: ast.NewIdent("id"), why: ast.NewIdent("why")}},
+	}
+	for name, found := range others {
+		makers[name] = found
 	}
 	for again := true; again; {
 		again = false
