@@ -58,10 +58,9 @@ func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
 	}
 	for _, n := range s.Cmds {
 		c.alterCommand(t, d, n.GetAlterTableCmd())
-		if d = c.cat.ByOID[d.OID]; d == nil {
+		if d = c.names.Catalog.ByOID[d.OID]; d == nil {
 			return
 		}
-		t.cat = c.cat
 	}
 }
 
@@ -69,10 +68,10 @@ func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *catalog
 	if missingOK {
 		found := false
 		if r.Schemaname != "" {
-			found = t.lookup(r.Schemaname, r.Relname) != nil
+			found = t.names.Lookup(r.Schemaname, r.Relname) != nil
 		} else {
-			for _, s := range t.path {
-				found = found || t.lookup(s, r.Relname) != nil
+			for _, s := range t.names.Path {
+				found = found || t.names.Lookup(s, r.Relname) != nil
 			}
 		}
 		if !found {
@@ -251,7 +250,7 @@ func (c *Conn) alterColumnType(t *translator, old, d *catalog.Table, cmd *pg.Alt
 
 // inForeignKey reports whether a foreign key has the column, on either side: SQLite would carry out its ON UPDATE.
 func (c *Conn) inForeignKey(d *catalog.Table, column int16) bool {
-	for _, of := range c.cat.ByOID {
+	for _, of := range c.names.Catalog.ByOID {
 		for _, k := range of.Constraints {
 			if k.Type == "f" && (of.OID == d.OID && slices.Contains(k.Columns, column) || k.RefTable == d.OID && slices.Contains(k.RefCols, column)) {
 				return true
@@ -300,7 +299,7 @@ func (c *Conn) checkRows(t *translator, d *catalog.Table, k *catalog.Constraint)
 	case "f":
 		ref := d
 		if k.RefTable != d.OID {
-			ref = c.cat.ByOID[k.RefTable]
+			ref = c.names.Catalog.ByOID[k.RefTable]
 		}
 		var on, some []string
 		local, remote := d.Names(k.Columns), ref.Names(k.RefCols)
@@ -394,7 +393,7 @@ func (c *Conn) alterDropColumn(t *translator, d *catalog.Table, cmd *pg.AlterTab
 		}
 		return false
 	}
-	for _, o := range c.cat.Tables {
+	for _, o := range c.names.Catalog.Tables {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && k.RefTable == d.OID && uses(k.RefCols) && !(o.OID == d.OID && uses(k.Columns)) {
 				fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop column %s of table %s because other objects depend on it", col.Name, d.Name).
@@ -510,12 +509,12 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		col.Name = s.Newname
 		c.must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_INDEX:
-		schemas := c.settings.path
+		schemas := c.names.Path
 		if s.Relation.Schemaname != "" {
 			schemas = []string{s.Relation.Schemaname}
 		}
 		for _, sc := range schemas {
-			if d, ix := c.cat.FindIndex(sc, s.Relation.Relname); ix != nil {
+			if d, ix := c.names.Catalog.FindIndex(sc, s.Relation.Relname); ix != nil {
 				c.renameIndex(t, d.Clone(), ix.OID, s.Newname)
 				return
 			}
@@ -573,7 +572,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 	if s.Behavior == pg.DropBehavior_DROP_CASCADE {
 		for more := true; more; {
 			more = false
-			for _, o := range c.sortedTables() {
+			for _, o := range c.names.Catalog.SortedTables() {
 				if !going[o.OID] && slices.ContainsFunc(o.Constraints, func(k catalog.Constraint) bool { return k.Type == "f" && going[k.RefTable] }) {
 					c.notice("00000", "truncate cascades to table \"%s\"", o.Name)
 					list, going[o.OID], more = append(list, o), true, true
@@ -581,10 +580,10 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 			}
 		}
 	}
-	for _, o := range c.cat.Tables {
+	for _, o := range c.names.Catalog.Tables {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
-				ref := c.cat.ByOID[k.RefTable]
+				ref := c.names.Catalog.ByOID[k.RefTable]
 				fault.Raise(sqlstate.New(sqlstate.FeatureNotSupported, "cannot truncate a table referenced in a foreign key constraint").
 					WithDetail("Table \"%s\" references \"%s\".", o.Name, ref.Name).
 					WithHint("Truncate table \"%s\" at the same time, or use TRUNCATE ... CASCADE.", o.Name))
@@ -660,7 +659,7 @@ func (c *Conn) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed 
 	if err != nil {
 		return nil, err
 	}
-	return &plan{text: text, params: p.params, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.cat.Generation, settings: c.settings.version, systems: p.systems,
+	return &plan{text: text, params: p.params, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.names.Catalog.Generation, settings: c.settings.version, systems: p.systems,
 		cols: []outColumn{{name: "QUERY PLAN", typ: pgoid.Text, mod: -1, class: value.ClassText}}, util: func(c *Conn, po *portal) error {
 			for _, sys := range p.systems {
 				if err := c.fillSystem(sys); err != nil {

@@ -43,8 +43,8 @@ func setOf(c *Conn, n int64) (*catalog.Capture, *catalog.RowSet, error) {
 		if i := int(-n - 1); i < len(c.sets) {
 			return nil, c.sets[i], nil
 		}
-	} else if c.cat != nil {
-		if d := c.cat.Captures[uint32(n)]; d != nil {
+	} else if c.names.Catalog != nil {
+		if d := c.names.Catalog.Captures[uint32(n)]; d != nil {
 			return d, d.Rows, nil
 		}
 	}
@@ -292,7 +292,7 @@ func (c *Conn) dropCaptureTriggers(capture, table uint32) error {
 // logMark writes a row without values into the log of each capture that has the
 // table, and calls each for it.
 func (c *Conn) logMark(d *catalog.Table, op engine.ChangeOp, each func(capture uint32) error) error {
-	for _, k := range c.cat.Captures {
+	for _, k := range c.names.Catalog.Captures {
 		for i := range k.Tables {
 			if k.Released || k.Tables[i].OID != d.OID {
 				continue
@@ -358,7 +358,7 @@ type movedTable struct {
 // moveTable finds a table of a set. What is not as the set says is 55000. keys may
 // be nil, if nobody asks for the shard key.
 func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedTable, error) {
-	d := c.cat.Table(t.Schema, t.Name)
+	d := c.names.Catalog.Table(t.Schema, t.Name)
 	if d == nil {
 		return nil, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", t.Schema, t.Name)
 	}

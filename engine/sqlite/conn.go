@@ -41,10 +41,8 @@ type Conn struct {
 	shard    *Shard
 	writers  *writerQueue
 	env      *function.Env
-	cat      *catalog.Catalog
+	names    catalog.Namespace // its relations are those of engine.Relations
 	settings settings
-	user     string
-	database string
 	params   map[string]string
 	readonly bool // a virtual database
 
@@ -64,8 +62,6 @@ type Conn struct {
 	genStmt  *sqlite.Stmt
 	helpers  map[string]*sqlite.Stmt
 	filled   map[*catalog.System]int64 // generation at which a catalogue relation was filled
-	// relations are temporary; see engine.Relations.
-	relations map[string]*catalog.Table
 
 	tx      txState
 	touched touched
@@ -589,7 +585,7 @@ func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (
 				if e := c.cachedExec("ROLLBACK TO cleave_inner"); e == nil {
 					c.cachedExec("RELEASE cleave_inner")
 				}
-				c.cat = nil
+				c.names.Catalog = nil
 			}
 			return err
 		}

@@ -266,7 +266,7 @@ func (c *Conn) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error,
 				}
 				e.Constraint = k.Name
 				e.Message = fmt.Sprintf("insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
-				if ref := c.cat.ByOID[k.RefTable]; ref != nil {
+				if ref := c.names.Catalog.ByOID[k.RefTable]; ref != nil {
 					if s, ok := c.brokenKey, c.brokenKey != ""; ok {
 						e.Detail = "Key " + s + " is not present in table \"" + ref.Name + "\"."
 					}
@@ -276,7 +276,7 @@ func (c *Conn) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error,
 		}
 	}
 	// A row that others refer to went or changed.
-	for _, t := range c.cat.ByOID {
+	for _, t := range c.names.Catalog.ByOID {
 		for i := range t.Constraints {
 			k := &t.Constraints[i]
 			if k.Type != "f" || k.RefTable != d.OID || k.Deferrable && k.OnDelete != "r" && k.OnUpdate != "r" {
@@ -311,7 +311,7 @@ func (c *Conn) brokenParent(p *portal, parent, t *catalog.Table, k *catalog.Cons
 
 func (c *Conn) broken(p *portal, t *catalog.Table, k *catalog.Constraint, changed *catalog.Table) bool {
 	c.brokenKey = ""
-	ref := c.cat.ByOID[k.RefTable]
+	ref := c.names.Catalog.ByOID[k.RefTable]
 	if ref == nil || c.db.AutocommitEnabled() {
 		return false
 	}

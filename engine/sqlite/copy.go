@@ -37,7 +37,7 @@ func (c *Conn) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*plan, er
 	if q := s.Query; q != nil && q.GetSelectStmt() == nil {
 		write = true
 	}
-	return &plan{text: text, tag: "COPY", kind: utilityPlan, write: write, generation: c.cat.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
+	return &plan{text: text, tag: "COPY", kind: utilityPlan, write: write, generation: c.names.Catalog.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
 		defer fault.Catch(&err)
 		if s.IsProgram || s.Filename != "" {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "must be superuser or have privileges of the pg_read_server_files role to COPY from a file").

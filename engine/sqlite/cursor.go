@@ -45,7 +45,7 @@ func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) 
 	if s.Options&cursorScroll != 0 && s.Options&cursorNoScroll != 0 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot specify both SCROLL and NO SCROLL")
 	}
-	return &plan{text: text, tag: "DECLARE CURSOR", kind: utilityPlan, generation: c.cat.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
+	return &plan{text: text, tag: "DECLARE CURSOR", kind: utilityPlan, generation: c.names.Catalog.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
 		defer fault.Catch(&err)
 		hold := s.Options&cursorHold != 0
 		if c.tx.block == txNone && !hold && (c.script == nil || !c.script.multi) {

@@ -39,7 +39,7 @@ func (c *Conn) runUtility(p *portal) error {
 func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	defer fault.Catch(&err)
 	util := func(tag string, write bool, fn func(c *Conn, p *portal) error) (*plan, error) {
-		return &plan{text: text, tag: tag, kind: utilityPlan, write: write, util: fn, generation: c.cat.Generation, settings: c.settings.version}, nil
+		return &plan{text: text, tag: tag, kind: utilityPlan, write: write, util: fn, generation: c.names.Catalog.Generation, settings: c.settings.version}, nil
 	}
 	// A statement is translated when it runs, since the tables may have changed.
 	ddl := func(tag string, fn func(t *translator, p *portal)) (*plan, error) {
@@ -109,7 +109,7 @@ func (c *Conn) creationSchema(r *pg.RangeVar) string {
 		c.checkSchema(r.Schemaname)
 		return r.Schemaname
 	}
-	path := c.effectivePath()
+	path := c.names.Schemas()
 	if len(path) == 0 {
 		fault.Raisef(sqlstate.InvalidSchemaName, "no schema has been selected to create in")
 	}
@@ -117,7 +117,7 @@ func (c *Conn) creationSchema(r *pg.RangeVar) string {
 }
 
 func (c *Conn) checkSchema(name string) {
-	if c.cat.Schemas[name] == nil {
+	if c.names.Catalog.Schemas[name] == nil {
 		fault.Raisef(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
 	}
 	if name == catalog.SchemaPgCatalog || name == catalog.SchemaInformation {
@@ -127,7 +127,7 @@ func (c *Conn) checkSchema(name string) {
 
 // checkNewName refuses names that are taken, and those that SQLite cannot have.
 func (c *Conn) checkNewName(schema, name string) {
-	exact, folded := c.cat.RelationNameTaken(schema, name)
+	exact, folded := c.names.Catalog.RelationNameTaken(schema, name)
 	if exact {
 		fault.Raisef(sqlstate.DuplicateTable, "relation \"%s\" already exists", name)
 	}
@@ -167,7 +167,7 @@ func (c *Conn) chooseName(schema, name1, name2, label string, taken func(string)
 			name += "_" + b
 		}
 		name += "_" + l
-		exact, folded := c.cat.RelationNameTaken(schema, name)
+		exact, folded := c.names.Catalog.RelationNameTaken(schema, name)
 		if !exact && !folded && !taken(name) {
 			return name
 		}
@@ -187,7 +187,7 @@ func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
 	}
 	schema := c.creationSchema(s.Relation)
 	name := s.Relation.Relname
-	if exact, _ := c.cat.RelationNameTaken(schema, name); exact && s.IfNotExists {
+	if exact, _ := c.names.Catalog.RelationNameTaken(schema, name); exact && s.IfNotExists {
 		c.notice(sqlstate.DuplicateTable, "relation \"%s\" already exists, skipping", name)
 		return
 	}
@@ -568,8 +568,6 @@ func indexable(col *catalog.Column) {
 	}
 }
 
-var fkActions = map[string]string{"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
-
 func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.FkMatchtype == "f" || k.FkMatchtype == "p" {
 		fault.Refuse("CLV-2045", "MATCH FULL and MATCH PARTIAL")
@@ -582,7 +580,7 @@ func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, 
 	}
 	x := catalog.Constraint{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction, Deferrable: k.Deferrable || k.Initdeferred, Deferred: k.Initdeferred}
 	for _, a := range []string{x.OnDelete, x.OnUpdate} {
-		if fkActions[a] == "" || a == "d" {
+		if catalog.Actions[a] == "" || a == "d" {
 			fault.Refuse("CLV-2047", "the action SET DEFAULT of a foreign key")
 		}
 	}
@@ -686,10 +684,10 @@ func (c *Conn) tableSQL(t *translator, d *catalog.Table) string {
 		case "f":
 			ref := d
 			if k.RefTable != d.OID {
-				ref = c.cat.ByOID[k.RefTable]
+				ref = c.names.Catalog.ByOID[k.RefTable]
 			}
 			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" FOREIGN KEY ("+quote.Idents(d.Names(k.Columns))+") REFERENCES "+quote.Ident(ref.SQLName())+
-				" ("+quote.Idents(ref.Names(k.RefCols))+") ON DELETE "+fkActions[k.OnDelete]+" ON UPDATE "+fkActions[k.OnUpdate]+map[bool]string{true: " DEFERRABLE INITIALLY DEFERRED"}[k.Deferrable])
+				" ("+quote.Idents(ref.Names(k.RefCols))+") ON DELETE "+catalog.Actions[k.OnDelete]+" ON UPDATE "+catalog.Actions[k.OnUpdate]+map[bool]string{true: " DEFERRABLE INITIALLY DEFERRED"}[k.Deferrable])
 		}
 	}
 	return "CREATE TABLE " + quote.Ident(d.SQLName()) + " (" + strings.Join(parts, ", ") + ")"

@@ -42,7 +42,7 @@ type wroteKeys struct {
 
 // noteKeys notes a statement that wrote rows, if deferrable keys may be broken by it.
 func (c *Conn) noteKeys(p *portal, rows int64) {
-	if rows == 0 || !p.plan.write || p.plan.table == nil || c.cat == nil || len(c.cat.Deferrable) == 0 {
+	if rows == 0 || !p.plan.write || p.plan.table == nil || c.names.Catalog == nil || len(c.names.Catalog.Deferrable) == 0 {
 		return
 	}
 	w := wroteKeys{p.plan.table.OID, p.plan.tag}
@@ -56,7 +56,7 @@ func (c *Conn) noteKeys(p *portal, rows int64) {
 
 // keysBroken reports whether rows of the transaction break deferrable keys.
 func (c *Conn) keysBroken() (bool, error) {
-	if !c.tx.wrote || c.cat == nil || len(c.cat.Deferrable) == 0 {
+	if !c.tx.wrote || c.names.Catalog == nil || len(c.names.Catalog.Deferrable) == 0 {
 		return false, nil
 	}
 	if c.tx.suspect {
@@ -92,7 +92,7 @@ func (c *Conn) checkKeys(which func(*catalog.Constraint) bool) error {
 	if err != nil || !broken {
 		return err
 	}
-	for _, f := range c.cat.Deferrable {
+	for _, f := range c.names.Catalog.Deferrable {
 		if !which(f.Key) {
 			continue
 		}
@@ -105,7 +105,7 @@ func (c *Conn) checkKeys(which func(*catalog.Constraint) bool) error {
 
 // checkKey gives PostgreSQL's error if rows break the key.
 func (c *Conn) checkKey(f catalog.ForeignKey) error {
-	ref := c.cat.ByOID[f.Key.RefTable]
+	ref := c.names.Catalog.ByOID[f.Key.RefTable]
 	values, found, err := c.orphan(f.Table, ref, f.Key)
 	if err != nil || !found {
 		return err
@@ -155,8 +155,8 @@ func (c *Conn) keysPending(d *catalog.Table, verb string) {
 	if !broken {
 		return
 	}
-	for _, f := range c.cat.Deferrable {
-		ref := c.cat.ByOID[f.Key.RefTable]
+	for _, f := range c.names.Catalog.Deferrable {
+		ref := c.names.Catalog.ByOID[f.Key.RefTable]
 		if went := c.parentWent(f, ref); went && ref.OID != d.OID || !went && f.Table.OID != d.OID {
 			continue
 		}
@@ -198,16 +198,16 @@ func planConstraints(s *pg.ConstraintsSetStmt, control controlFn) (*plan, error)
 // modesOf sets the mode of the keys that a name in SET CONSTRAINTS means: all of that name in the
 // first schema of the search_path that has one.
 func (c *Conn) modesOf(n *pg.RangeVar, deferred bool, modes map[uint32]bool) error {
-	schemas := c.effectivePath()
+	schemas := c.names.Schemas()
 	if n.Schemaname != "" {
-		if c.cat.Schemas[n.Schemaname] == nil {
+		if c.names.Catalog.Schemas[n.Schemaname] == nil {
 			return sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", n.Schemaname)
 		}
 		schemas = []string{n.Schemaname}
 	}
 	for _, schema := range schemas {
 		found := false
-		for _, d := range c.sortedTables() {
+		for _, d := range c.names.Catalog.SortedTables() {
 			for i := range d.Constraints {
 				k := &d.Constraints[i]
 				if d.Schema != schema || k.Name != n.Relname {

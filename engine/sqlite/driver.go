@@ -482,18 +482,18 @@ func (s *Shard) connect(params map[string]string) (*Conn, error) {
 
 // newConn makes a conversation over an open database.
 func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
-	c := &Conn{db: db, env: &function.Env{Loc: time.UTC}, user: "cleave", database: "cleave", params: map[string]string{},
+	c := &Conn{db: db, env: &function.Env{Loc: time.UTC}, names: catalog.Namespace{User: "cleave", Database: "cleave"}, params: map[string]string{},
 		prepared: pgbackend.Statements[*prepared]{Max: preparedMax, Gone: func(s *prepared) { s.plan.unpin() }}, helpers: map[string]*sqlite.Stmt{}, filled: map[*catalog.System]int64{},
 		wake: make(chan struct{}), interrupt: make(chan struct{}), currval: map[uint32]int64{}, maxQueue: queueMax + 256<<20}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: c.forgetPortal}
 	c.settings = settings{values: map[string]string{}, start: map[string]string{}, conn: c}
 	if u := params["user"]; u != "" {
-		c.user = u
+		c.names.User = u
 	}
 	if d := params["database"]; d != "" {
-		c.database = d
+		c.names.Database = d
 	}
-	c.settings.path = parsePath(c.settings.get("search_path"), c.user)
+	c.names.Path = parsePath(c.settings.get("search_path"), c.names.User)
 	for k, v := range params {
 		k = strings.ToLower(k)
 		switch k {
@@ -516,7 +516,7 @@ func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 			c.params[d.name] = c.settings.get(d.name)
 		}
 	}
-	c.params["session_authorization"] = c.user
+	c.params["session_authorization"] = c.names.User
 	c.out = c.out[:0]
 	stop, err := watchRows(db, &c.touched)
 	if err != nil {
@@ -650,7 +650,7 @@ func (c *Conn) loadCatalog(gen int64) error {
 			cat.Captures[d.OID] = d
 		}
 	}
-	c.cat = cat
+	c.names.Catalog = cat
 	return nil
 }
 

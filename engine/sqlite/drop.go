@@ -89,7 +89,7 @@ func rangeVarOf(o *pg.Node) *pg.RangeVar {
 
 // findForDrop finds a table; with missingOK its absence is a notice.
 func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what string) *catalog.Table {
-	if r.Schemaname != "" && c.cat.Schemas[r.Schemaname] == nil {
+	if r.Schemaname != "" && c.names.Catalog.Schemas[r.Schemaname] == nil {
 		if missingOK {
 			c.notice("00000", "schema \"%s\" does not exist, skipping", r.Schemaname)
 			return nil
@@ -98,10 +98,10 @@ func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what s
 	}
 	var d *catalog.Table
 	if r.Schemaname != "" {
-		d = t.lookup(r.Schemaname, r.Relname)
+		d = t.names.Lookup(r.Schemaname, r.Relname)
 	} else {
-		for _, s := range append([]string{catalog.SchemaPgCatalog}, t.path...) {
-			if d = t.lookup(s, r.Relname); d != nil {
+		for _, s := range append([]string{catalog.SchemaPgCatalog}, t.names.Path...) {
+			if d = t.names.Lookup(s, r.Relname); d != nil {
 				break
 			}
 		}
@@ -131,10 +131,10 @@ func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
 	for _, d := range list {
 		going[d.OID] = true
 	}
-	for _, o := range c.cat.Tables {
+	for _, o := range c.names.Catalog.Tables {
 		for _, k := range o.Constraints {
 			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
-				ref := c.cat.ByOID[k.RefTable]
+				ref := c.names.Catalog.ByOID[k.RefTable]
 				if cascade {
 					fault.Refuse("CLV-2049", "DROP TABLE CASCADE of a table that others refer to")
 				}
@@ -149,7 +149,7 @@ func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
 		views[oid] = true
 	}
 	c.dependentViews(list, views, "table", cascade)
-	for _, v := range c.sortedViews() {
+	for _, v := range c.names.Catalog.SortedViews() {
 		if views[v.OID] {
 			c.must(c.dropObject(v.OID))
 		}
@@ -161,7 +161,7 @@ func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
 	}
 	for _, d := range list {
 		c.keysPending(d, "DROP TABLE")
-		if c.cat.ByOID[d.OID] == nil {
+		if c.names.Catalog.ByOID[d.OID] == nil {
 			continue // named twice
 		}
 		c.must(c.dropTriggers(d))
@@ -172,12 +172,12 @@ func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
 }
 
 func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
-	schemas := c.settings.path
+	schemas := c.names.Path
 	if r.Schemaname != "" {
 		schemas = []string{r.Schemaname}
 	}
 	for _, s := range schemas {
-		d, ix := c.cat.FindIndex(s, r.Relname)
+		d, ix := c.names.Catalog.FindIndex(s, r.Relname)
 		if ix == nil {
 			continue
 		}
@@ -205,7 +205,7 @@ func (c *Conn) removeIndex(d *catalog.Table, oid uint32) *catalog.Table {
 			n.Indexes = append(n.Indexes, ix)
 			continue
 		}
-		for _, o := range c.cat.Tables {
+		for _, o := range c.names.Catalog.Tables {
 			for _, k := range o.Constraints {
 				if k.Type == "f" && k.RefTable == d.OID && sameColumnsSet(k.RefCols, ix.Columns) && ix.Unique {
 					fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop constraint %s on table %s because other objects depend on it", ix.Name, d.Name).
@@ -217,7 +217,7 @@ func (c *Conn) removeIndex(d *catalog.Table, oid uint32) *catalog.Table {
 		c.must(c.exec("DROP INDEX " + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
 	}
 	c.must(c.saveTable(n))
-	return c.cat.ByOID[d.OID]
+	return c.names.Catalog.ByOID[d.OID]
 }
 
 func sameColumnsSet(nums []int16, cols []catalog.IndexColumn) bool {
@@ -244,7 +244,7 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 	if name == "" && s.Authrole != nil {
 		name = s.Authrole.Rolename
 	}
-	if c.cat.Schemas[name] != nil {
+	if c.names.Catalog.Schemas[name] != nil {
 		if s.IfNotExists {
 			c.notice("42P06", "schema \"%s\" already exists, skipping", name)
 			return
@@ -254,7 +254,7 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 	if strings.HasPrefix(name, "pg_") {
 		fault.Raise(sqlstate.New("42939", "unacceptable schema name \"%s\"", name).WithDetail("The prefix \"pg_\" is reserved for system schemas."))
 	}
-	for o := range c.cat.Schemas {
+	for o := range c.names.Catalog.Schemas {
 		if strings.EqualFold(o, name) {
 			fault.Raise(sqlstate.Refusal("CLV-2051", "a SQLite shard cannot have two schemas whose names differ in case only").
 				WithHint("Choose another name."))
@@ -269,7 +269,7 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 }
 
 func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
-	s := c.cat.Schemas[name]
+	s := c.names.Catalog.Schemas[name]
 	if s == nil {
 		if missingOK {
 			c.notice("00000", "schema \"%s\" does not exist, skipping", name)
@@ -284,13 +284,13 @@ func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
 		fault.Raisef(sqlstate.DependentObjects, "cannot drop schema %s because it is required by the database system", name)
 	}
 	var list []*catalog.Table
-	for _, d := range c.cat.Tables {
+	for _, d := range c.names.Catalog.Tables {
 		if d.Schema == name {
 			list = append(list, d)
 		}
 	}
 	var views []*catalog.Table
-	for _, d := range c.sortedViews() {
+	for _, d := range c.names.Catalog.SortedViews() {
 		if d.Schema == name {
 			views = append(views, d)
 		}

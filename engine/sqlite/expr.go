@@ -404,9 +404,9 @@ func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_USER, pg.SQLValueFunctionOp_SVFOP_CURRENT_ROLE, pg.SQLValueFunctionOp_SVFOP_USER, pg.SQLValueFunctionOp_SVFOP_SESSION_USER:
 		name := map[pg.SQLValueFunctionOp]string{pg.SQLValueFunctionOp_SVFOP_CURRENT_USER: "current_user", pg.SQLValueFunctionOp_SVFOP_CURRENT_ROLE: "current_role",
 			pg.SQLValueFunctionOp_SVFOP_USER: "user", pg.SQLValueFunctionOp_SVFOP_SESSION_USER: "session_user"}[f.Op]
-		e = mk(quote.Text(t.session.user), pgoid.Name, name)
+		e = mk(quote.Text(t.names.User), pgoid.Name, name)
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG:
-		e = mk(quote.Text(t.session.database), pgoid.Name, "current_catalog")
+		e = mk(quote.Text(t.names.Database), pgoid.Name, "current_catalog")
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_SCHEMA:
 		e = mk(t.currentSchema(), pgoid.Name, "current_schema")
 	default:
@@ -421,10 +421,11 @@ func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
 func (t *translator) noCheckNow() {}
 
 func (t *translator) currentSchema() string {
-	if len(t.session.schemas) == 0 {
+	schemas := t.names.Schemas()
+	if len(schemas) == 0 {
 		return "NULL"
 	}
-	return quote.Text(t.session.schemas[0])
+	return quote.Text(schemas[0])
 }
 
 // arrayExpr is ARRAY[...]; elem and elemMod are the element type that a cast asks for, or 0, and its modifier.

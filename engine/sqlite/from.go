@@ -47,14 +47,14 @@ func (t *translator) findTable(r *pg.RangeVar) *catalog.Table {
 
 // findRelation finds a table or a view.
 func (t *translator) findRelation(r *pg.RangeVar) *catalog.Table {
-	if r.Catalogname != "" && r.Catalogname != t.session.database {
+	if r.Catalogname != "" && r.Catalogname != t.names.Database {
 		t.failAt(r.Location, sqlstate.FeatureNotSupported, "cross-database references are not implemented: \"%s.%s.%s\"", r.Catalogname, r.Schemaname, r.Relname)
 	}
 	if r.Schemaname != "" {
-		if d := t.lookup(r.Schemaname, r.Relname); d != nil {
+		if d := t.names.Lookup(r.Schemaname, r.Relname); d != nil {
 			return d
 		}
-		if t.cat.Schemas[r.Schemaname] == nil {
+		if t.names.Catalog.Schemas[r.Schemaname] == nil {
 			t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
 		}
 		if r.Schemaname == catalog.SchemaPgCatalog || r.Schemaname == catalog.SchemaInformation {
@@ -62,14 +62,14 @@ func (t *translator) findRelation(r *pg.RangeVar) *catalog.Table {
 		}
 		t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
 	}
-	if d := t.relations[r.Relname]; d != nil {
+	if d := t.names.Relations[r.Relname]; d != nil {
 		return d
 	}
-	if d := t.lookup(catalog.SchemaPgCatalog, r.Relname); d != nil {
+	if d := t.names.Lookup(catalog.SchemaPgCatalog, r.Relname); d != nil {
 		return d
 	}
-	for _, s := range t.path {
-		if d := t.lookup(s, r.Relname); d != nil {
+	for _, s := range t.names.Path {
+		if d := t.names.Lookup(s, r.Relname); d != nil {
 			return d
 		}
 	}
@@ -86,29 +86,6 @@ func refuseSystem(schema, name string) {
 		fault.Raise(sqlstate.Refusal("CLV-2075", "the catalogue relation %s.%s is not there on a SQLite shard", schema, name).
 			WithHint("See docs/sql-sqlite.md for those that are."))
 	}
-}
-
-func (t *translator) lookup(schema, name string) *catalog.Table {
-	if d := t.cat.Table(schema, name); d != nil {
-		return d
-	}
-	if d := t.cat.Views[catalog.Key(schema, name)]; d != nil {
-		return d
-	}
-	if schema == catalog.SchemaInternal && name == catalog.RecordsTable.Name {
-		return catalog.RecordsTable
-	}
-	if schema == catalog.SchemaPgCatalog || schema == catalog.SchemaInformation {
-		if s := catalog.FindSystem(schema, name); s != nil {
-			return s.Def
-		}
-	}
-	if schema == catalog.SchemaInternal {
-		if s := catalog.VirtualSystem()[name]; s != nil {
-			return s.Def
-		}
-	}
-	return nil
 }
 
 func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {

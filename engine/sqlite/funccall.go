@@ -99,7 +99,7 @@ func (c funcCall) called() (name string, e expr, done bool) {
 		if parts[0] == catalog.SchemaInformation && name == "_pg_expandarray" {
 			fault.Refuse("CLV-2088", "_pg_expandarray")
 		}
-		if len(parts) == 2 && c.t.cat.Schemas[parts[0]] == nil {
+		if len(parts) == 2 && c.t.names.Catalog.Schemas[parts[0]] == nil {
 			c.t.failAt(c.f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
 		c.t.noFunction(strings.Join(parts, "."), nil, false, c.f.Location)

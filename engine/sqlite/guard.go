@@ -68,7 +68,7 @@ func (c *Conn) SetGuard(ctx context.Context, g engine.Guard) error {
 // DropGuard implements engine.Conn.
 func (c *Conn) DropGuard(ctx context.Context, schema, table string) error {
 	return c.housekeeping(ctx, func() error {
-		d := c.cat.Table(schema, table)
+		d := c.names.Catalog.Table(schema, table)
 		if d == nil {
 			return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", schema, table)
 		}
@@ -111,7 +111,7 @@ func (c *Conn) setGuards(guards []engine.Guard) error {
 	}
 	var oids []string // of tables in a row that own the same
 	for i, g := range guards {
-		d := c.cat.Table(g.Schema, g.Table)
+		d := c.names.Catalog.Table(g.Schema, g.Table)
 		if d == nil {
 			return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", g.Schema, g.Table)
 		}
@@ -292,7 +292,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 	var out *engine.Table
 	missing := false
 	err := c.inspect(ctx, func() error {
-		d := c.cat.Table(schema, name)
+		d := c.names.Catalog.Table(schema, name)
 		if d == nil {
 			// Asking for a table that is not there must not fail the transaction.
 			missing = true
@@ -318,7 +318,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 				continue
 			}
 			f := engine.ForeignKey{Name: k.Name, Columns: d.Names(k.Columns)}
-			if ref := c.cat.ByOID[k.RefTable]; ref != nil {
+			if ref := c.names.Catalog.ByOID[k.RefTable]; ref != nil {
 				f.RefSchema, f.RefTable, f.RefColumns = ref.Schema, ref.Name, ref.Names(k.RefCols)
 			}
 			t.ForeignKeys = append(t.ForeignKeys, f)
@@ -341,7 +341,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 // Guard implements engine.Conn.
 func (c *Conn) Guard(ctx context.Context, schema, name string) (g *engine.GuardState, err error) {
 	err = c.inspect(ctx, func() error {
-		if d := c.cat.Table(schema, name); d != nil {
+		if d := c.names.Catalog.Table(schema, name); d != nil {
 			g = d.GuardState()
 		}
 		return nil

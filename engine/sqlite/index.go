@@ -14,18 +14,10 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// indexedColumn is how an index, and what uses it, names a column.
-func indexedColumn(col *catalog.Column) string {
-	if value.ClassOf(col.Type) == value.ClassBpchar {
-		return "rtrim(" + quote.Ident(col.Name) + ", ' ')"
-	}
-	return quote.Ident(col.Name)
-}
-
 func (c *Conn) makeIndex(t *translator, d *catalog.Table, ix *catalog.Index) {
 	var cols []string
 	for _, ic := range ix.Columns {
-		s := indexedColumn(d.ByNum(ic.Num))
+		s := d.ByNum(ic.Num).Indexed()
 		if ic.Desc {
 			s += " DESC"
 		}
@@ -56,7 +48,7 @@ func (c *Conn) duplicateKey(d *catalog.Table, ix *catalog.Index) string {
 	var nums []int16
 	for _, ic := range ix.Columns {
 		col := d.ByNum(ic.Num)
-		cols, keys = append(cols, quote.Ident(col.Name)), append(keys, indexedColumn(col))
+		cols, keys = append(cols, quote.Ident(col.Name)), append(keys, col.Indexed())
 		some = append(some, quote.Ident(col.Name)+" IS NOT NULL")
 		nums = append(nums, ic.Num)
 	}
@@ -153,7 +145,7 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	if ix.Name == "" {
 		ix.Name = c.chooseName(d.Schema, d.Name, strings.Join(names, "_"), "idx", func(string) bool { return false })
 	} else {
-		if exact, _ := c.cat.RelationNameTaken(d.Schema, ix.Name); exact && s.IfNotExists {
+		if exact, _ := c.names.Catalog.RelationNameTaken(d.Schema, ix.Name); exact && s.IfNotExists {
 			c.notice(sqlstate.DuplicateTable, "relation \"%s\" already exists, skipping", ix.Name)
 			return
 		}

@@ -34,7 +34,7 @@ func planKey(text string, oids []uint32, fixed bool) string {
 }
 
 func (c *Conn) fresh(p *plan) bool {
-	return p.kind == controlPlan || p.settings == c.settings.version && c.cat != nil && p.generation == c.cat.Generation
+	return p.kind == controlPlan || p.settings == c.settings.version && c.names.Catalog != nil && p.generation == c.names.Catalog.Generation
 }
 
 // planFor returns the plan of a text that holds one statement, or none.
@@ -324,7 +324,7 @@ func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []value.Dat
 // textParam reads a parameter in text format.
 func (c *Conn) textParam(oid uint32, text string) (value.Datum, error) {
 	if isReg(oid) {
-		i, err := c.translator("").regIn(oid, text)
+		i, err := c.names.RegIn(oid, text)
 		return value.Int(i), err
 	}
 	return value.In(oid, text, c.env.Loc)

@@ -546,7 +546,7 @@ func (a *applier) own() error {
 
 // table returns a table of the set as the current transaction sees it.
 func (a *applier) table(n int) (*appliedTable, error) {
-	if a.tables != nil && a.gen == a.c.cat.Generation {
+	if a.tables != nil && a.gen == a.c.names.Catalog.Generation {
 		return &a.tables[n], nil
 	}
 	a.tables = nil
@@ -569,7 +569,7 @@ func (a *applier) table(n int) (*appliedTable, error) {
 		x.update = updateOf(m, x.others) + where
 		a.tables = append(a.tables, x)
 	}
-	a.gen = a.c.cat.Generation
+	a.gen = a.c.names.Catalog.Generation
 	return &a.tables[n], nil
 }
 
@@ -659,7 +659,7 @@ func findRow(m *movedTable) string {
 	var and, names []string
 	for _, k := range m.identity {
 		col := m.columns[k]
-		expr, mark := indexedColumn(col), "?"
+		expr, mark := col.Indexed(), "?"
 		if expr != quote.Ident(col.Name) {
 			mark = "rtrim(?, ' ')"
 		}

@@ -104,7 +104,7 @@ func (m *mover) Changes(ctx context.Context, id string, set engine.Set, after, u
 func (r *logReader) read(ctx context.Context) error {
 	return r.c.moveTx(ctx, false, func() error {
 		r.rows = r.rows[:0]
-		d := r.c.cat.Capture(r.id)
+		d := r.c.names.Catalog.Capture(r.id)
 		if d == nil {
 			return noCapture(r.id)
 		}

@@ -282,7 +282,7 @@ func (m *mover) Describe(ctx context.Context, tables []engine.MoveTable) ([]engi
 	err := m.with(ctx, false, func(c *Conn) error {
 		for i := range out {
 			t := &out[i]
-			d := c.cat.Table(t.Schema, t.Name)
+			d := c.names.Catalog.Table(t.Schema, t.Name)
 			if d == nil {
 				return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", t.Schema, t.Name)
 			}
@@ -311,7 +311,7 @@ func (m *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]eng
 	err := m.with(ctx, false, func(c *Conn) error {
 		for _, t := range tables {
 			f := engine.Finding{Name: "table " + t.Schema + "." + t.Name, Level: "ok", Is: "can be moved"}
-			d := c.cat.Table(t.Schema, t.Name)
+			d := c.names.Catalog.Table(t.Schema, t.Name)
 			switch {
 			case d == nil:
 				f.Level, f.Is, f.Want, f.Fix = "error", "missing", "as on the other shard", "cleave doctor --repair"
@@ -382,7 +382,7 @@ func (m *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Positi
 func (m *mover) CaptureChanges(ctx context.Context, id string, set engine.Set) (engine.Position, error) {
 	var at int64
 	err := m.with(ctx, true, func(c *Conn) error {
-		if d := c.cat.Capture(id); d != nil {
+		if d := c.names.Catalog.Capture(id); d != nil {
 			if !d.SameSet(&set) {
 				return otherSet(id)
 			}
@@ -418,7 +418,7 @@ func (c *Conn) startCapture(id string, set engine.Set) (*catalog.Capture, error)
 // endCapture takes a capture's triggers away and marks it, under no id, as one
 // whose rows can go.
 func (c *Conn) endCapture(id string) error {
-	d := c.cat.Capture(id)
+	d := c.names.Catalog.Capture(id)
 	if d == nil {
 		return nil
 	}
@@ -461,7 +461,7 @@ func (m *mover) sweep(ctx context.Context, c *Conn, id string) error {
 	for {
 		var oid uint32
 		err := c.moveTx(ctx, false, func() error {
-			for _, d := range c.cat.Captures {
+			for _, d := range c.names.Catalog.Captures {
 				if d.ID == id && d.Released {
 					oid = d.OID
 				}
@@ -475,7 +475,7 @@ func (m *mover) sweep(ctx context.Context, c *Conn, id string) error {
 			return err
 		}
 		if err := m.change(ctx, c, func() error {
-			if c.cat.Captures[oid] == nil {
+			if c.names.Catalog.Captures[oid] == nil {
 				return nil
 			}
 			return c.dropObject(oid)
@@ -523,7 +523,7 @@ func (m *mover) sweepLog(ctx context.Context, c *Conn, capture uint32, upTo int6
 func (m *mover) Captures(ctx context.Context) ([]string, error) {
 	ids := map[string]bool{}
 	err := m.with(ctx, false, func(c *Conn) error {
-		for _, d := range c.cat.Captures {
+		for _, d := range c.names.Catalog.Captures {
 			ids[d.ID] = true
 		}
 		q, _, err := c.db.PrepareTransient("SELECT id FROM cleave_move")
@@ -563,7 +563,7 @@ func (m *mover) Forget(ctx context.Context, id string, upTo engine.Position) err
 	defer m.put(c)
 	var capture uint32
 	err = m.change(ctx, c, func() error {
-		d := c.cat.Capture(id)
+		d := c.names.Catalog.Capture(id)
 		if d == nil {
 			return noCapture(id)
 		}
@@ -604,7 +604,7 @@ func (m *mover) Lag(ctx context.Context, id string, at engine.Position) (int64, 
 	}
 	var lag int64
 	err = m.with(ctx, false, func(c *Conn) error {
-		d := c.cat.Capture(id)
+		d := c.names.Catalog.Capture(id)
 		if d == nil {
 			return noCapture(id)
 		}

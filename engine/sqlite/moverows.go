@@ -137,7 +137,7 @@ func (m *mover) Capture(ctx context.Context, id string, set engine.Set) (engine.
 		return nil, err
 	}
 	for _, r := range v.all {
-		if r.cat.Captures[oid] == nil {
+		if r.names.Catalog.Captures[oid] == nil {
 			v.Close()
 			return nil, noCapture(id)
 		}
@@ -152,7 +152,7 @@ func (m *mover) CaptureRows(ctx context.Context, id string, set engine.Set) (eng
 		return nil, err
 	}
 	for _, r := range v.all {
-		d := r.cat.Capture(id)
+		d := r.names.Catalog.Capture(id)
 		if d == nil {
 			err = noCapture(id)
 		} else if _, ok := d.PlacesOf(&set); !ok {

@@ -174,12 +174,12 @@ func (c *Conn) run(p *portal) error {
 // refresh translates the plan again if the catalogue or the settings changed
 // since.
 func (c *Conn) refresh(p *portal) error {
-	if p.plan.generation == c.cat.Generation && p.plan.settings == c.settings.version {
+	if p.plan.generation == c.names.Catalog.Generation && p.plan.settings == c.settings.version {
 		return nil
 	}
 	if p.source == nil {
 		// A simple statement was translated in this transaction.
-		if p.plan.generation == c.cat.Generation {
+		if p.plan.generation == c.names.Catalog.Generation {
 			return nil
 		}
 		n, err := c.planFor(p.plan.text, p.plan.params, false)
@@ -477,7 +477,7 @@ func (c *Conn) appendValue(dst []byte, typ uint32, d value.Datum, binaryFormat b
 		return value.AppendBinary(dst, typ, d, c.env.Loc)
 	}
 	if isReg(typ) {
-		return append(dst, c.regOut(typ, d.Int)...), nil
+		return append(dst, c.names.RegOut(typ, d.Int)...), nil
 	}
 	return value.Append(dst, typ, d, c.env.Loc)
 }

@@ -72,7 +72,7 @@ func (c *Conn) prepareTx(gid string) error {
 	case c.tx.ddl:
 		return sqlstate.Refusal("CLV-2133", "a transaction that changed definitions cannot be prepared on a SQLite shard").
 			WithHint("Change definitions in a transaction of their own.")
-	case len(c.relations) > 0:
+	case len(c.names.Relations) > 0:
 		return sqlstate.Refusal("CLV-2134", "cannot PREPARE a transaction that has operated on temporary objects").
 			WithHint("End the use of temporary relations first.")
 	}
@@ -121,7 +121,7 @@ func (c *Conn) prepareTx(gid string) error {
 }
 
 func (c *Conn) savePrepared(gid string, locks bool, changes *spool) error {
-	args := []value.Datum{value.Text(gid), value.Text(c.user), value.Text(c.database), value.Int(value.Now()), value.Int(b2i(locks))}
+	args := []value.Datum{value.Text(gid), value.Text(c.names.User), value.Text(c.names.Database), value.Int(value.Now()), value.Int(b2i(locks))}
 	err := execArgs(c.db, "INSERT INTO cleave_prepared (gid, owner, database, prepared, locks) VALUES (?, ?, ?, ?, ?)", args...)
 	if code := sqlite.ErrCode(err); code == sqlite.ResultConstraintPrimaryKey || code == sqlite.ResultConstraintUnique {
 		return sqlstate.New(sqlstate.DuplicateObject, "transaction identifier \"%s\" is already in use", gid)

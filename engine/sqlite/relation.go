@@ -24,7 +24,7 @@ func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error 
 		return err
 	}
 	defer c.leave()
-	d := &catalog.Table{OID: relationOID + uint32(len(c.relations)), Schema: "pg_temp", Name: name, Static: true, Relation: true}
+	d := &catalog.Table{OID: relationOID + uint32(len(c.names.Relations)), Schema: "pg_temp", Name: name, Static: true, Relation: true}
 	cols := make([]string, len(columns))
 	for i, col := range columns {
 		if value.ClassOf(col.OID) == value.ClassNone {
@@ -34,16 +34,16 @@ func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error 
 		d.Columns = append(d.Columns, catalog.Column{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: col.Modifier})
 		cols[i] = quote.Ident(col.Name)
 	}
-	if c.relations[name] != nil {
+	if c.names.Relations[name] != nil {
 		return sqlstate.New(sqlstate.DuplicateTable, "relation %q already exists", name)
 	}
 	if err := c.exec("CREATE TABLE temp." + quote.Ident(name) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
 		return err
 	}
-	if c.relations == nil {
-		c.relations = map[string]*catalog.Table{}
+	if c.names.Relations == nil {
+		c.names.Relations = map[string]*catalog.Table{}
 	}
-	c.relations[name] = d
+	c.names.Relations[name] = d
 	c.settings.version++ // plans of other relations of that name are over
 	return nil
 }
@@ -54,7 +54,7 @@ func (c *Conn) FillRelation(name string, frames []byte) error {
 		return err
 	}
 	defer c.leave()
-	d := c.relations[name]
+	d := c.names.Relations[name]
 	if d == nil {
 		return sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", name)
 	}
@@ -112,13 +112,13 @@ func (c *Conn) DropRelations() error {
 		return err
 	}
 	defer c.leave()
-	for name := range c.relations {
+	for name := range c.names.Relations {
 		if err := c.exec("DROP TABLE IF EXISTS temp." + quote.Ident(name)); err != nil {
 			return err
 		}
 	}
-	if len(c.relations) > 0 {
-		c.relations = nil
+	if len(c.names.Relations) > 0 {
+		c.names.Relations = nil
 		c.settings.version++
 	}
 	return nil

@@ -100,8 +100,7 @@ var settingByName = func() map[string]*settingDef {
 type settings struct {
 	values  map[string]string // lower-case name; only what differs from the start
 	start   map[string]string
-	path    []string // search_path as names
-	version int      // changes when plans depend on what changed
+	version int // changes when plans depend on what changed
 	conn    *Conn
 	timer   *time.Timer
 }
@@ -312,7 +311,7 @@ func (c *Conn) settingChanged(name string) {
 		}
 		s.version++
 	case "search_path":
-		s.path = parsePath(v, c.user)
+		c.names.Path = parsePath(v, c.names.User)
 		s.version++
 	}
 	if d := settingByName[name]; d != nil && d.report && c.params[d.name] != v {
@@ -400,17 +399,6 @@ func splitPath(v string) []string {
 		}
 		out = append(out, strings.ToLower(strings.TrimSpace(v[:i])))
 		v = v[i:]
-	}
-	return out
-}
-
-// effectivePath is the search path's schemas that exist.
-func (c *Conn) effectivePath() []string {
-	var out []string
-	for _, s := range c.settings.path {
-		if c.cat != nil && c.cat.Schemas[s] != nil {
-			out = append(out, s)
-		}
 	}
 	return out
 }
@@ -737,7 +725,7 @@ func (c *Conn) show(name string) (shown, value string, err error) {
 		}
 		return "transaction_read_only", v, nil
 	case "session_authorization":
-		return "session_authorization", c.user, nil
+		return "session_authorization", c.names.User, nil
 	}
 	d := settingByName[strings.ToLower(name)]
 	if d == nil {

@@ -71,7 +71,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 	defer fault.Catch(&err)
 	t := c.translator(text)
 	t.params, t.fixed = append([]uint32(nil), oids...), fixed
-	p = &plan{text: text, generation: c.cat.Generation, settings: c.settings.version}
+	p = &plan{text: text, generation: c.names.Catalog.Generation, settings: c.settings.version}
 	n := raw.Stmt
 	switch s := n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
@@ -106,9 +106,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 
 func (c *Conn) translator(text string) *translator {
 	return &translator{
-		cat: c.cat, relations: c.relations, path: c.settings.path, loc: c.env.Loc, text: text,
-		systems: map[*catalog.System]bool{}, reads: map[uint32]bool{},
-		session: sessionInfo{user: c.user, database: c.database, schemas: c.effectivePath()},
+		names: &c.names, loc: c.env.Loc, text: text, systems: map[*catalog.System]bool{}, reads: map[uint32]bool{},
 	}
 }
 
@@ -389,7 +387,7 @@ func (t *translator) conflictColumns(d *catalog.Table, nums []int16) string {
 	parts := make([]string, len(nums))
 	for i, n := range nums {
 		c := d.ByNum(n)
-		parts[i] = indexedColumn(c)
+		parts[i] = c.Indexed()
 	}
 	return strings.Join(parts, ", ")
 }

@@ -24,7 +24,7 @@ func systemRows(c *Conn, s *catalog.System) [][]value.Datum {
 
 // fillSystem makes the rows of a catalogue relation as of the current generation.
 func (c *Conn) fillSystem(s *catalog.System) error {
-	if gen, ok := c.filled[s]; ok && (s.Constant || gen == c.cat.Generation) && !systemVolatile[s.Def.Schema+"."+s.Def.Name] {
+	if gen, ok := c.filled[s]; ok && (s.Constant || gen == c.names.Catalog.Generation) && !systemVolatile[s.Def.Schema+"."+s.Def.Name] {
 		return nil
 	}
 	name := "temp." + quote.Ident(s.Def.SQLName())
@@ -59,6 +59,6 @@ func (c *Conn) fillSystem(s *catalog.System) error {
 			}
 		}
 	}
-	c.filled[s] = c.cat.Generation
+	c.filled[s] = c.names.Catalog.Generation
 	return nil
 }

@@ -3,8 +3,6 @@ package sqlite
 import (
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
@@ -13,8 +11,6 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
-	"github.com/cleavedb/cleave/internal/pgcatalog"
-	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -118,284 +114,6 @@ func functionsOf(c *Conn) []function.Def {
 	return list
 }
 
-// regType is the input of regtype: names as format_type prints them, and type names, perhaps quoted and with their schema.
-func (t *translator) regType(text string) (int64, error) {
-	base, array := strings.CutSuffix(strings.TrimSpace(text), "[]")
-	found := func(ty *pgcatalog.Type) (int64, error) {
-		if array {
-			return int64(ty.Array), nil
-		}
-		return int64(ty.OID), nil
-	}
-	for ty := range value.Builtin.Types() {
-		if ty.Name == base || value.TypeName(ty.OID) == base {
-			return found(ty)
-		}
-	}
-	switch base {
-	case "int":
-		return found(value.Builtin.Type(pgoid.Int4))
-	case "decimal":
-		return found(value.Builtin.Type(pgoid.Numeric))
-	}
-	parts, err := splitName(base)
-	if err != nil {
-		return 0, err
-	}
-	if len(parts) == 2 && t.cat.Schemas[parts[0]] == nil {
-		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
-	}
-	if ty := value.Builtin.TypeNamed(parts[len(parts)-1]); ty != nil && (len(parts) == 1 || parts[0] == catalog.SchemaPgCatalog) {
-		return found(ty)
-	}
-	return 0, sqlstate.New(sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
-}
-
-// regIn is the input of regclass, regtype and their like.
-func (t *translator) regIn(oid uint32, text string) (int64, error) {
-	if n, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return int64(n), nil
-	}
-	if text == "-" {
-		return 0, nil
-	}
-	if oid == pgoid.Regtype {
-		return t.regType(text)
-	}
-	parts, err := splitName(text)
-	if err != nil {
-		return 0, err
-	}
-	name := parts[len(parts)-1]
-	schema := ""
-	if len(parts) == 2 {
-		schema = parts[0]
-	}
-	switch oid {
-	case pgoid.Regclass:
-		if d := t.relation(schema, name); d != 0 {
-			return int64(d), nil
-		}
-		return 0, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(parts, "."))
-	case pgoid.Regnamespace:
-		if s := t.cat.Schemas[name]; s != nil {
-			return int64(s.OID), nil
-		}
-		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
-	case pgoid.Regproc:
-		list := slices.Collect(value.Builtin.Functions(name))
-		if len(list) == 0 {
-			return 0, sqlstate.New(sqlstate.UndefinedFunction, "function \"%s\" does not exist", name)
-		}
-		if len(list) > 1 {
-			return 0, sqlstate.New("42725", "more than one function named \"%s\"", name)
-		}
-		return int64(list[0].OID), nil
-	case pgoid.Regrole:
-		return catalog.OwnerOID, nil
-	}
-	return 0, value.Unsupported("the type " + value.TypeName(oid))
-}
-
-// relation finds the OID of a table, index or catalogue relation.
-func (t *translator) relation(schema, name string) uint32 {
-	schemas := append([]string{catalog.SchemaPgCatalog}, t.path...)
-	if schema != "" {
-		schemas = []string{schema}
-	}
-	for _, s := range schemas {
-		if d := t.lookup(s, name); d != nil {
-			return d.OID
-		}
-		if _, ix := t.cat.FindIndex(s, name); ix != nil {
-			return ix.OID
-		}
-	}
-	return 0
-}
-
-// splitName splits a possibly quoted, possibly qualified name.
-func splitName(s string) ([]string, error) {
-	var out []string
-	bad := sqlstate.New("42602", "invalid name syntax")
-	s = strings.TrimSpace(s)
-	for {
-		if strings.HasPrefix(s, `"`) {
-			var b strings.Builder
-			i := 1
-			for {
-				if i >= len(s) {
-					return nil, bad
-				}
-				if s[i] == '"' {
-					if i+1 < len(s) && s[i+1] == '"' {
-						i++
-					} else {
-						break
-					}
-				}
-				b.WriteByte(s[i])
-				i++
-			}
-			out, s = append(out, b.String()), s[i+1:]
-		} else {
-			i := strings.IndexByte(s, '.')
-			if i < 0 {
-				i = len(s)
-			}
-			if i == 0 {
-				return nil, bad
-			}
-			out, s = append(out, strings.ToLower(s[:i])), s[i:]
-		}
-		if s == "" {
-			return out, nil
-		}
-		if s[0] != '.' || len(out) == 3 {
-			return nil, bad
-		}
-		s = s[1:]
-	}
-}
-
-func (c *Conn) regOut(oid uint32, v int64) string {
-	n := uint32(v)
-	if n == 0 {
-		return "-"
-	}
-	switch oid {
-	case pgoid.Regclass:
-		if schema, name := c.relationName(n); name != "" {
-			return c.visibleName(schema, name)
-		}
-	case pgoid.Regtype:
-		if value.Builtin.Type(n) != nil {
-			return value.TypeName(n)
-		}
-	case pgoid.Regproc:
-		if p := value.Builtin.Function(n); p != nil {
-			return p.Name
-		}
-	case pgoid.Regprocedure:
-		if p := value.Builtin.Function(n); p != nil {
-			names := make([]string, len(p.Args))
-			for i, a := range p.Args {
-				names[i] = value.TypeName(a)
-			}
-			return p.Name + "(" + strings.Join(names, ",") + ")"
-		}
-	case pgoid.Regnamespace:
-		for _, s := range c.cat.Schemas {
-			if s.OID == n {
-				return quote.PGIdent(s.Name)
-			}
-		}
-	case pgoid.Regrole:
-		if n == catalog.OwnerOID {
-			return quote.PGIdent(c.user)
-		}
-	}
-	return strconv.FormatUint(uint64(n), 10)
-}
-
-// relationName finds a relation's schema and name by OID.
-func (c *Conn) relationName(oid uint32) (schema, name string) {
-	if d := c.cat.ByOID[oid]; d != nil {
-		return d.Schema, d.Name
-	}
-	for _, d := range c.cat.Tables {
-		if ix := d.Index(oid); ix != nil {
-			return d.Schema, ix.Name
-		}
-	}
-	for _, d := range c.cat.Views {
-		if d.OID == oid {
-			return d.Schema, d.Name
-		}
-	}
-	for _, s := range catalog.Systems() {
-		if s.Def.OID == oid {
-			return s.Def.Schema, s.Def.Name
-		}
-	}
-	return "", ""
-}
-
-// visibleName is a name as the search path lets it be written.
-func (c *Conn) visibleName(schema, name string) string {
-	if c.visible(schema, name) {
-		return quote.PGIdent(name)
-	}
-	return quote.PGIdent(schema) + "." + quote.PGIdent(name)
-}
-
-func (c *Conn) visible(schema, name string) bool {
-	t := c.translator("")
-	a, b := t.relation("", name), t.relation(schema, name)
-	return a == b && a != 0
-}
-
-func (c *Conn) indexDef(d *catalog.Table, ix *catalog.Index) string {
-	word := "CREATE INDEX "
-	if ix.Unique {
-		word = "CREATE UNIQUE INDEX "
-	}
-	cols := make([]string, len(ix.Columns))
-	for i := range ix.Columns {
-		cols[i] = indexColumnDef(d, &ix.Columns[i])
-	}
-	s := word + quote.PGIdent(ix.Name) + " ON " + quote.PGIdent(d.Schema) + "." + quote.PGIdent(d.Name) + " USING btree (" + strings.Join(cols, ", ") + ")"
-	if ix.Where != "" {
-		s += " WHERE (" + ix.Where + ")"
-	}
-	return s
-}
-
-func indexColumnDef(d *catalog.Table, ic *catalog.IndexColumn) string {
-	s := quote.PGIdent(d.ByNum(ic.Num).Name)
-	if ic.Class != "" {
-		s += " " + ic.Class
-	}
-	if ic.Desc {
-		s += " DESC"
-		if !ic.NullsFirst {
-			s += " NULLS LAST"
-		}
-	} else if ic.NullsFirst {
-		s += " NULLS FIRST"
-	}
-	return s
-}
-
-func (c *Conn) constraintDef(d *catalog.Table, k *catalog.Constraint) string {
-	switch k.Type {
-	case "p":
-		return "PRIMARY KEY (" + quote.PGIdents(d.Names(k.Columns)) + ")"
-	case "u":
-		return "UNIQUE (" + quote.PGIdents(d.Names(k.Columns)) + ")"
-	case "c":
-		return "CHECK ((" + k.Expr + "))"
-	}
-	ref := c.cat.ByOID[k.RefTable]
-	if ref == nil {
-		return ""
-	}
-	s := "FOREIGN KEY (" + quote.PGIdents(d.Names(k.Columns)) + ") REFERENCES " + c.visibleName(ref.Schema, ref.Name) + "(" + quote.PGIdents(ref.Names(k.RefCols)) + ")"
-	if k.OnUpdate != "a" {
-		s += " ON UPDATE " + fkActions[k.OnUpdate]
-	}
-	if k.OnDelete != "a" {
-		s += " ON DELETE " + fkActions[k.OnDelete]
-	}
-	if k.Deferrable {
-		s += " DEFERRABLE"
-	}
-	if k.Deferred {
-		s += " INITIALLY DEFERRED"
-	}
-	return s
-}
-
 // systemFunction is a function that reads the conversation, or changes it. But for cleave_set_config they give NULL for any NULL.
 type systemFunction struct {
 	name string
@@ -410,38 +128,38 @@ var systemFunctions = []systemFunction{
 	{"cleave_session", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		switch a[0].Text() {
 		case "database":
-			return value.Text(c.database), nil
+			return value.Text(c.names.Database), nil
 		case "schema":
-			if p := c.effectivePath(); len(p) > 0 {
+			if p := c.names.Schemas(); len(p) > 0 {
 				return value.Text(p[0]), nil
 			}
 			return value.Datum{}, nil
 		}
-		return value.Text(c.user), nil
+		return value.Text(c.names.User), nil
 	}},
 	{"cleave_schemas", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		arr := value.Array{}
 		if a[0].Int64() != 0 {
 			arr = append(arr, value.Elem{Text: catalog.SchemaPgCatalog})
 		}
-		for _, s := range c.effectivePath() {
+		for _, s := range c.names.Schemas() {
 			arr = append(arr, value.Elem{Text: s})
 		}
 		return value.Text(arr.String()), nil
 	}},
 	{"cleave_visible", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		schema, name := c.relationName(uint32(a[0].Int64()))
+		schema, name := c.names.RelationName(uint32(a[0].Int64()))
 		if name == "" {
 			return value.Datum{}, nil
 		}
-		return value.Bool(c.visible(schema, name)), nil
+		return value.Bool(c.names.Visible(schema, name)), nil
 	}},
 	{"cleave_indexdef", 3, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		for _, d := range c.cat.Tables {
+		for _, d := range c.names.Catalog.Tables {
 			if ix := d.Index(uint32(a[0].Int64())); ix != nil {
 				n := int(a[1].Int64())
 				if n == 0 {
-					return value.Text(c.indexDef(d, ix)), nil
+					return value.Text(d.IndexDef(ix)), nil
 				}
 				if n < 1 || n > len(ix.Columns) {
 					return value.Text(""), nil
@@ -454,7 +172,7 @@ var systemFunctions = []systemFunction{
 	{"cleave_role", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		switch n := a[0].Int64(); n {
 		case catalog.OwnerOID:
-			return value.Text(c.user), nil
+			return value.Text(c.names.User), nil
 		case databaseOwnerOID:
 			return value.Text("pg_database_owner"), nil
 		default:
@@ -462,10 +180,10 @@ var systemFunctions = []systemFunction{
 		}
 	}},
 	{"cleave_constraintdef", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		for _, d := range c.cat.Tables {
+		for _, d := range c.names.Catalog.Tables {
 			for i := range d.Constraints {
 				if d.Constraints[i].OID == uint32(a[0].Int64()) {
-					s := c.constraintDef(d, &d.Constraints[i])
+					s := c.names.ConstraintDef(d, &d.Constraints[i])
 					if d.Constraints[i].Type == "c" && a[1].Int64() != 0 {
 						s = "CHECK (" + d.Constraints[i].Expr + ")"
 					}
@@ -476,7 +194,7 @@ var systemFunctions = []systemFunction{
 		return value.Datum{}, nil
 	}},
 	{"cleave_viewdef", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		if s, ok := c.viewText(uint32(a[0].Int64())); ok {
+		if s, ok := c.names.Catalog.ViewText(uint32(a[0].Int64())); ok {
 			return value.Text(s), nil
 		}
 		return value.Datum{}, nil
@@ -502,7 +220,7 @@ var systemFunctions = []systemFunction{
 		return procArguments(a, "pg_get_function_identity_arguments")
 	}},
 	{"cleave_col_description", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		if d := c.cat.ByOID[uint32(a[0].Int64())]; d != nil {
+		if d := c.names.Catalog.ByOID[uint32(a[0].Int64())]; d != nil {
 			if col := d.ByNum(int16(a[1].Int64())); col != nil {
 				return textOrNull(col.Comment), nil
 			}
@@ -514,10 +232,10 @@ var systemFunctions = []systemFunction{
 		if s, ok := virtualText("obj_description", oid); ok {
 			return value.Text(s), nil
 		}
-		if d := c.cat.ByOID[oid]; d != nil {
+		if d := c.names.Catalog.ByOID[oid]; d != nil {
 			return textOrNull(d.Comment), nil
 		}
-		for _, s := range c.cat.Schemas {
+		for _, s := range c.names.Catalog.Schemas {
 			if s.OID == oid {
 				return textOrNull(s.Comment), nil
 			}
@@ -526,11 +244,11 @@ var systemFunctions = []systemFunction{
 	}},
 	{"cleave_table_size", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		oid := uint32(a[0].Int64())
-		d := c.cat.ByOID[oid]
+		d := c.names.Catalog.ByOID[oid]
 		var names []string
 		how := a[1].Int64()
 		if d == nil {
-			schema, name := c.relationName(oid)
+			schema, name := c.names.RelationName(oid)
 			if name == "" {
 				return value.Datum{}, nil
 			}
@@ -561,13 +279,13 @@ var systemFunctions = []systemFunction{
 		return function.IntOr(n, err)
 	}},
 	{"cleave_reg_in", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		return function.IntOr(c.translator("").regIn(uint32(a[0].Int64()), a[1].Text()))
+		return function.IntOr(c.names.RegIn(uint32(a[0].Int64()), a[1].Text()))
 	}},
 	{"cleave_reg_out", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		return value.Text(c.regOut(uint32(a[0].Int64()), a[1].Int64())), nil
+		return value.Text(c.names.RegOut(uint32(a[0].Int64()), a[1].Int64())), nil
 	}},
 	{"cleave_to_reg", 2, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		n, err := c.translator("").regIn(uint32(a[0].Int64()), a[1].Text())
+		n, err := c.names.RegIn(uint32(a[0].Int64()), a[1].Text())
 		if err != nil {
 			return value.Datum{}, nil
 		}

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"sort"
 	"strings"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
@@ -64,15 +63,6 @@ func (m *rowMaker) add(f fields) {
 	m.rows = append(m.rows, row)
 }
 
-func (c *Conn) sortedTables() []*catalog.Table {
-	out := make([]*catalog.Table, 0, len(c.cat.Tables))
-	for _, d := range c.cat.Tables {
-		out = append(out, d)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].OID < out[j].OID })
-	return out
-}
-
 func numsArray(nums []int16) string {
 	a := make(value.Array, len(nums))
 	for i, n := range nums {
@@ -128,7 +118,7 @@ const databaseOwnerOID = 6171
 
 func fillNamespace(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_namespace")
-	for _, s := range c.cat.Schemas {
+	for _, s := range c.names.Catalog.Schemas {
 		f := fields{"oid": s.OID, "nspname": s.Name, "nspowner": catalog.OwnerOID}
 		if s.Name == catalog.SchemaPublic {
 			f["nspowner"] = databaseOwnerOID
@@ -150,29 +140,9 @@ func reloptions(d *catalog.Table) any {
 	return a.String()
 }
 
-func (c *Conn) schemaOID(name string) uint32 {
-	if s := c.cat.Schemas[name]; s != nil {
-		return s.OID
-	}
-	return 0
-}
-
-// referenced reports whether a foreign key refers to the table; PostgreSQL keeps
-// internal triggers on both sides.
-func (c *Conn) referenced(d *catalog.Table) bool {
-	for _, o := range c.cat.Tables {
-		for _, k := range o.Constraints {
-			if k.Type == "f" && k.RefTable == d.OID {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 func fillClass(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_class")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		checks := 0
 		triggers := false
 		for _, k := range d.Constraints {
@@ -181,21 +151,21 @@ func fillClass(c *Conn) [][]value.Datum {
 			}
 			triggers = triggers || k.Type == "f"
 		}
-		triggers = triggers || c.referenced(d)
-		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.schemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": catalog.OwnerOID, "relam": catalog.HeapAM,
+		triggers = triggers || c.names.Catalog.Referenced(d)
+		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.names.Catalog.SchemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": catalog.OwnerOID, "relam": catalog.HeapAM,
 			"relfilenode": d.OID, "reltuples": -1.0, "relhasindex": len(d.Indexes) > 0, "relpersistence": "p", "relkind": "r", "relnatts": len(d.Columns),
 			"relchecks": checks, "relhastriggers": triggers, "relispopulated": true, "relreplident": "d", "reloptions": reloptions(d), "relfrozenxid": 3, "relminmxid": 1})
 		for _, ix := range d.Indexes {
-			m.add(fields{"oid": ix.OID, "relname": ix.Name, "relnamespace": c.schemaOID(d.Schema), "relowner": catalog.OwnerOID, "relam": catalog.BtreeAM, "relfilenode": ix.OID,
+			m.add(fields{"oid": ix.OID, "relname": ix.Name, "relnamespace": c.names.Catalog.SchemaOID(d.Schema), "relowner": catalog.OwnerOID, "relam": catalog.BtreeAM, "relfilenode": ix.OID,
 				"relpersistence": "p", "relkind": "i", "relnatts": len(ix.Columns), "relispopulated": true, "relreplident": "n"})
 		}
 	}
-	for _, d := range c.sortedViews() {
-		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.schemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": catalog.OwnerOID,
+	for _, d := range c.names.Catalog.SortedViews() {
+		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.names.Catalog.SchemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": catalog.OwnerOID,
 			"reltuples": -1.0, "relpersistence": "p", "relkind": "v", "relnatts": len(d.Columns), "relhasrules": true, "relispopulated": true, "relreplident": "n"})
 	}
 	for _, s := range catalog.Systems() {
-		m.add(fields{"oid": s.Def.OID, "relname": s.Def.Name, "relnamespace": c.schemaOID(s.Def.Schema), "relowner": catalog.OwnerOID,
+		m.add(fields{"oid": s.Def.OID, "relname": s.Def.Name, "relnamespace": c.names.Catalog.SchemaOID(s.Def.Schema), "relowner": catalog.OwnerOID,
 			"relam": map[bool]int{true: catalog.HeapAM, false: 0}[s.Kind == 'r'], "reltuples": -1.0, "relpersistence": "p", "relkind": s.Kind,
 			"relnatts": len(s.Def.Columns), "relispopulated": true, "relreplident": "n"})
 	}
@@ -218,7 +188,7 @@ func fillAttribute(c *Conn) [][]value.Datum {
 		}
 		m.add(f)
 	}
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for _, col := range d.Columns {
 			column(d.OID, col.Num, col.Name, col.Type, col.Mod, col.NotNull, col.Default != "", col.Dropped)
 		}
@@ -236,7 +206,7 @@ func fillAttribute(c *Conn) [][]value.Datum {
 			}
 		}
 	}
-	for _, d := range c.sortedViews() {
+	for _, d := range c.names.Catalog.SortedViews() {
 		for _, col := range d.Columns {
 			column(d.OID, col.Num, col.Name, col.Type, col.Mod, false, false, false)
 		}
@@ -266,7 +236,7 @@ func fillType(c *Conn) [][]value.Datum {
 
 func fillIndex(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_index")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for _, ix := range d.Indexes {
 			n := len(ix.Columns)
 			f := fields{"indexrelid": ix.OID, "indrelid": d.OID, "indnatts": n, "indnkeyatts": n, "indisunique": ix.Unique, "indisprimary": ix.Primary,
@@ -300,9 +270,9 @@ func fillIndex(c *Conn) [][]value.Datum {
 
 func fillConstraint(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_constraint")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for _, k := range d.Constraints {
-			f := fields{"oid": k.OID, "conname": k.Name, "connamespace": c.schemaOID(d.Schema), "contype": k.Type, "convalidated": true, "conrelid": d.OID,
+			f := fields{"oid": k.OID, "conname": k.Name, "connamespace": c.names.Catalog.SchemaOID(d.Schema), "contype": k.Type, "convalidated": true, "conrelid": d.OID,
 				"conindid": k.Index, "conislocal": true, "connoinherit": k.Type != "c", "conkey": numsArray(k.Columns), "confupdtype": " ", "confdeltype": " ", "confmatchtype": " "}
 			if k.Type == "c" {
 				f["conbin"] = "(" + k.Expr + ")"
@@ -311,7 +281,7 @@ func fillConstraint(c *Conn) [][]value.Datum {
 				f["condeferrable"], f["condeferred"] = k.Deferrable, k.Deferred
 				f["confrelid"], f["confkey"] = k.RefTable, numsArray(k.RefCols)
 				f["confupdtype"], f["confdeltype"], f["confmatchtype"] = k.OnUpdate, k.OnDelete, "s"
-				if ref := c.cat.ByOID[k.RefTable]; ref != nil {
+				if ref := c.names.Catalog.ByOID[k.RefTable]; ref != nil {
 					for _, ix := range ref.Indexes {
 						if ix.Unique && sameColumnsSet(k.RefCols, ix.Columns) {
 							f["conindid"] = ix.OID
@@ -331,7 +301,7 @@ func attrdefOID(d *catalog.Table, num int16) uint32 { return d.OID ^ 1<<30 ^ uin
 
 func fillAttrdef(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_attrdef")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for _, col := range d.Live() {
 			if col.Default != "" {
 				m.add(fields{"oid": attrdefOID(d, col.Num), "adrelid": d.OID, "adnum": col.Num, "adbin": col.Default})
@@ -343,7 +313,7 @@ func fillAttrdef(c *Conn) [][]value.Datum {
 
 func fillDescription(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_description")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		if d.Comment != "" {
 			m.add(fields{"objoid": d.OID, "classoid": 1259, "objsubid": 0, "description": d.Comment})
 		}
@@ -353,7 +323,7 @@ func fillDescription(c *Conn) [][]value.Datum {
 			}
 		}
 	}
-	for _, s := range c.cat.Schemas {
+	for _, s := range c.names.Catalog.Schemas {
 		if s.Comment != "" {
 			m.add(fields{"objoid": s.OID, "classoid": 2615, "objsubid": 0, "description": s.Comment})
 		}
@@ -363,13 +333,13 @@ func fillDescription(c *Conn) [][]value.Datum {
 
 func fillDatabase(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_database")
-	m.add(fields{"oid": catalog.DatabaseOID, "datname": c.database, "datdba": catalog.OwnerOID, "encoding": 6, "datlocprovider": "c", "datallowconn": true,
+	m.add(fields{"oid": catalog.DatabaseOID, "datname": c.names.Database, "datdba": catalog.OwnerOID, "encoding": 6, "datlocprovider": "c", "datallowconn": true,
 		"datconnlimit": -1, "datfrozenxid": 3, "datminmxid": 1, "dattablespace": 1663, "datcollate": "C", "datctype": "C.UTF-8"})
 	return m.rows
 }
 
 func roleFields(c *Conn) fields {
-	return fields{"oid": catalog.OwnerOID, "rolname": c.user, "rolinherit": true, "rolcanlogin": true, "rolconnlimit": -1,
+	return fields{"oid": catalog.OwnerOID, "rolname": c.names.User, "rolinherit": true, "rolcanlogin": true, "rolconnlimit": -1,
 		"rolsuper": false, "rolcreaterole": false, "rolcreatedb": false, "rolreplication": false, "rolbypassrls": false}
 }
 
@@ -398,7 +368,7 @@ func fillRange(c *Conn) [][]value.Datum {
 
 func fillUser(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_user")
-	m.add(fields{"usename": c.user, "usesysid": catalog.OwnerOID, "usecreatedb": false, "usesuper": false, "userepl": false, "usebypassrls": false, "passwd": "********"})
+	m.add(fields{"usename": c.names.User, "usesysid": catalog.OwnerOID, "usecreatedb": false, "usesuper": false, "userepl": false, "usebypassrls": false, "passwd": "********"})
 	return m.rows
 }
 
@@ -498,17 +468,17 @@ func fillCast(c *Conn) [][]value.Datum {
 
 func fillPgTables(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_tables")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		fk := false
 		for _, k := range d.Constraints {
 			fk = fk || k.Type == "f"
 		}
-		fk = fk || c.referenced(d)
-		m.add(fields{"schemaname": d.Schema, "tablename": d.Name, "tableowner": c.user, "hasindexes": len(d.Indexes) > 0, "hasrules": false, "hastriggers": fk, "rowsecurity": false})
+		fk = fk || c.names.Catalog.Referenced(d)
+		m.add(fields{"schemaname": d.Schema, "tablename": d.Name, "tableowner": c.names.User, "hasindexes": len(d.Indexes) > 0, "hasrules": false, "hastriggers": fk, "rowsecurity": false})
 	}
 	for _, s := range catalog.Systems() {
 		if s.Kind == 'r' {
-			m.add(fields{"schemaname": s.Def.Schema, "tablename": s.Def.Name, "tableowner": c.user, "hasindexes": true, "hasrules": false, "hastriggers": false, "rowsecurity": false})
+			m.add(fields{"schemaname": s.Def.Schema, "tablename": s.Def.Name, "tableowner": c.names.User, "hasindexes": true, "hasrules": false, "hastriggers": false, "rowsecurity": false})
 		}
 	}
 	return m.rows
@@ -516,18 +486,18 @@ func fillPgTables(c *Conn) [][]value.Datum {
 
 func fillPgViews(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_views")
-	for _, d := range c.sortedViews() {
-		text, _ := c.viewText(d.OID)
-		m.add(fields{"schemaname": d.Schema, "viewname": d.Name, "viewowner": c.user, "definition": text})
+	for _, d := range c.names.Catalog.SortedViews() {
+		text, _ := c.names.Catalog.ViewText(d.OID)
+		m.add(fields{"schemaname": d.Schema, "viewname": d.Name, "viewowner": c.names.User, "definition": text})
 	}
 	return m.rows
 }
 
 func fillPgIndexes(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaPgCatalog, "pg_indexes")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for i := range d.Indexes {
-			m.add(fields{"schemaname": d.Schema, "tablename": d.Name, "indexname": d.Indexes[i].Name, "indexdef": c.indexDef(d, &d.Indexes[i])})
+			m.add(fields{"schemaname": d.Schema, "tablename": d.Name, "indexname": d.Indexes[i].Name, "indexdef": d.IndexDef(&d.Indexes[i])})
 		}
 	}
 	return m.rows
@@ -535,8 +505,8 @@ func fillPgIndexes(c *Conn) [][]value.Datum {
 
 func fillInfoSchemata(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaInformation, "schemata")
-	for _, s := range c.cat.Schemas {
-		m.add(fields{"catalog_name": c.database, "schema_name": s.Name, "schema_owner": c.user})
+	for _, s := range c.names.Catalog.Schemas {
+		m.add(fields{"catalog_name": c.names.Database, "schema_name": s.Name, "schema_owner": c.names.User})
 	}
 	return m.rows
 }
@@ -544,12 +514,12 @@ func fillInfoSchemata(c *Conn) [][]value.Datum {
 func fillInfoTables(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaInformation, "tables")
 	add := func(schema, name, kind, insertable string) {
-		m.add(fields{"table_catalog": c.database, "table_schema": schema, "table_name": name, "table_type": kind, "is_insertable_into": insertable, "is_typed": "NO"})
+		m.add(fields{"table_catalog": c.names.Database, "table_schema": schema, "table_name": name, "table_type": kind, "is_insertable_into": insertable, "is_typed": "NO"})
 	}
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		add(d.Schema, d.Name, "BASE TABLE", "YES")
 	}
-	for _, d := range c.sortedViews() {
+	for _, d := range c.names.Catalog.SortedViews() {
 		add(d.Schema, d.Name, "VIEW", "NO")
 	}
 	for _, s := range catalog.Systems() {
@@ -567,9 +537,9 @@ func fillInfoColumns(c *Conn) [][]value.Datum {
 	table := func(d *catalog.Table) {
 		for _, col := range d.Live() {
 			t := value.Builtin.Type(col.Type)
-			f := fields{"table_catalog": c.database, "table_schema": d.Schema, "table_name": d.Name, "column_name": col.Name, "ordinal_position": col.Num,
+			f := fields{"table_catalog": c.names.Database, "table_schema": d.Schema, "table_name": d.Name, "column_name": col.Name, "ordinal_position": col.Num,
 				"is_nullable": map[bool]string{true: "NO", false: "YES"}[col.NotNull], "data_type": value.TypeName(col.Type),
-				"udt_catalog": c.database, "udt_schema": catalog.SchemaPgCatalog, "udt_name": t.Name, "dtd_identifier": itoa(int64(col.Num)),
+				"udt_catalog": c.names.Database, "udt_schema": catalog.SchemaPgCatalog, "udt_name": t.Name, "dtd_identifier": itoa(int64(col.Num)),
 				"is_self_referencing": "NO", "is_identity": "NO", "identity_cycle": "NO", "is_generated": "NEVER", "is_updatable": "YES"}
 			if t.Category == 'A' {
 				f["data_type"] = "ARRAY"
@@ -612,10 +582,10 @@ func fillInfoColumns(c *Conn) [][]value.Datum {
 			m.add(f)
 		}
 	}
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		table(d)
 	}
-	for _, d := range c.sortedViews() {
+	for _, d := range c.names.Catalog.SortedViews() {
 		table(d)
 	}
 	for _, s := range catalog.Systems() {
@@ -635,9 +605,9 @@ func yesNo(b bool) string {
 
 func fillInfoConstraints(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaInformation, "table_constraints")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		add := func(name, kind string, k catalog.Constraint) {
-			f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": name, "table_catalog": c.database,
+			f := fields{"constraint_catalog": c.names.Database, "constraint_schema": d.Schema, "constraint_name": name, "table_catalog": c.names.Database,
 				"table_schema": d.Schema, "table_name": d.Name, "constraint_type": kind, "is_deferrable": yesNo(k.Deferrable), "initially_deferred": yesNo(k.Deferred), "enforced": "YES"}
 			if kind == "UNIQUE" {
 				f["nulls_distinct"] = "YES"
@@ -649,7 +619,7 @@ func fillInfoConstraints(c *Conn) [][]value.Datum {
 		}
 		for _, col := range d.Live() {
 			if col.NotNull {
-				add(itoa(int64(c.schemaOID(d.Schema)))+"_"+itoa(int64(d.OID))+"_"+itoa(int64(col.Num))+"_not_null", "CHECK", catalog.Constraint{})
+				add(itoa(int64(c.names.Catalog.SchemaOID(d.Schema)))+"_"+itoa(int64(d.OID))+"_"+itoa(int64(col.Num))+"_not_null", "CHECK", catalog.Constraint{})
 			}
 		}
 	}
@@ -658,16 +628,16 @@ func fillInfoConstraints(c *Conn) [][]value.Datum {
 
 func fillInfoChecks(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaInformation, "check_constraints")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for _, k := range d.Constraints {
 			if k.Type == "c" {
-				m.add(fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "check_clause": "((" + k.Expr + "))"})
+				m.add(fields{"constraint_catalog": c.names.Database, "constraint_schema": d.Schema, "constraint_name": k.Name, "check_clause": "((" + k.Expr + "))"})
 			}
 		}
 		for _, col := range d.Live() {
 			if col.NotNull {
-				m.add(fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "check_clause": col.Name + " IS NOT NULL",
-					"constraint_name": itoa(int64(c.schemaOID(d.Schema))) + "_" + itoa(int64(d.OID)) + "_" + itoa(int64(col.Num)) + "_not_null"})
+				m.add(fields{"constraint_catalog": c.names.Database, "constraint_schema": d.Schema, "check_clause": col.Name + " IS NOT NULL",
+					"constraint_name": itoa(int64(c.names.Catalog.SchemaOID(d.Schema))) + "_" + itoa(int64(d.OID)) + "_" + itoa(int64(col.Num)) + "_not_null"})
 			}
 		}
 	}
@@ -676,13 +646,13 @@ func fillInfoChecks(c *Conn) [][]value.Datum {
 
 func fillInfoKeys(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaInformation, "key_column_usage")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for _, k := range d.Constraints {
 			if k.Type == "c" {
 				continue
 			}
 			for i, name := range d.Names(k.Columns) {
-				f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "table_catalog": c.database,
+				f := fields{"constraint_catalog": c.names.Database, "constraint_schema": d.Schema, "constraint_name": k.Name, "table_catalog": c.names.Database,
 					"table_schema": d.Schema, "table_name": d.Name, "column_name": name, "ordinal_position": i + 1}
 				if k.Type == "f" {
 					f["position_in_unique_constraint"] = i + 1
@@ -696,18 +666,18 @@ func fillInfoKeys(c *Conn) [][]value.Datum {
 
 func fillInfoUsage(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaInformation, "constraint_column_usage")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for _, k := range d.Constraints {
 			t, nums := d, k.Columns
 			if k.Type == "f" {
-				t, nums = c.cat.ByOID[k.RefTable], k.RefCols
+				t, nums = c.names.Catalog.ByOID[k.RefTable], k.RefCols
 			}
 			if t == nil {
 				continue
 			}
 			for _, name := range t.Names(nums) {
-				m.add(fields{"table_catalog": c.database, "table_schema": t.Schema, "table_name": t.Name, "column_name": name,
-					"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name})
+				m.add(fields{"table_catalog": c.names.Database, "table_schema": t.Schema, "table_name": t.Name, "column_name": name,
+					"constraint_catalog": c.names.Database, "constraint_schema": d.Schema, "constraint_name": k.Name})
 			}
 		}
 	}
@@ -716,17 +686,17 @@ func fillInfoUsage(c *Conn) [][]value.Datum {
 
 func fillInfoReferences(c *Conn) [][]value.Datum {
 	m := maker(catalog.SchemaInformation, "referential_constraints")
-	for _, d := range c.sortedTables() {
+	for _, d := range c.names.Catalog.SortedTables() {
 		for _, k := range d.Constraints {
 			if k.Type != "f" {
 				continue
 			}
-			f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "match_option": "NONE",
-				"update_rule": fkActions[k.OnUpdate], "delete_rule": fkActions[k.OnDelete]}
-			if ref := c.cat.ByOID[k.RefTable]; ref != nil {
+			f := fields{"constraint_catalog": c.names.Database, "constraint_schema": d.Schema, "constraint_name": k.Name, "match_option": "NONE",
+				"update_rule": catalog.Actions[k.OnUpdate], "delete_rule": catalog.Actions[k.OnDelete]}
+			if ref := c.names.Catalog.ByOID[k.RefTable]; ref != nil {
 				for _, o := range ref.Constraints {
 					if ix := ref.Index(o.Index); ix != nil && ix.Unique && sameColumnsSet(k.RefCols, ix.Columns) {
-						f["unique_constraint_catalog"], f["unique_constraint_schema"], f["unique_constraint_name"] = c.database, ref.Schema, o.Name
+						f["unique_constraint_catalog"], f["unique_constraint_schema"], f["unique_constraint_name"] = c.names.Database, ref.Schema, o.Name
 						break
 					}
 				}

@@ -22,14 +22,11 @@ import (
 // panic of type failed, which translate catches: an error ends everything, and
 // the checks stay readable.
 type translator struct {
-	cat *catalog.Catalog
-	// relations are temporary and come before all tables.
-	relations map[string]*catalog.Table
-	path      []string // search path without pg_catalog
-	loc       *time.Location
-	text      string
-	params    []uint32 // by number; 0 is not determined yet
-	fixed     bool     // no parameters at all (simple protocol)
+	names  *catalog.Namespace
+	loc    *time.Location
+	text   string
+	params []uint32 // by number; 0 is not determined yet
+	fixed  bool     // no parameters at all (simple protocol)
 
 	scope    *scope
 	aliases  int
@@ -39,16 +36,9 @@ type translator struct {
 	writes   bool                     // nextval and its like
 	locks    bool                     // FOR UPDATE
 	reads    map[uint32]bool          // tables read in FROM
-	session  sessionInfo
 	// nullIsFalse is set where NULL and false have the same effect.
 	nullIsFalse bool
 	inCheck     bool // a CHECK, index predicate or default: no subqueries, no parameters
-}
-
-// sessionInfo is what constant functions need to know.
-type sessionInfo struct {
-	user, database string
-	schemas        []string // effective search path, existing schemas only
 }
 
 // at adds the position of a node to an error that has none.
@@ -207,7 +197,7 @@ func explicitOrAssign(ctx pgcatalog.CastContext) pgcatalog.CastContext {
 func (t *translator) input(oid uint32, text string) (value.Datum, error) {
 	switch oid {
 	case pgoid.Regclass, pgoid.Regtype, pgoid.Regnamespace, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regrole, pgoid.Regcollation, pgoid.Regoper, pgoid.Regoperator:
-		i, err := t.regIn(oid, text)
+		i, err := t.names.RegIn(oid, text)
 		return value.Int(i), err
 	}
 	if err := value.CheckText(text); err != nil {
@@ -333,7 +323,7 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 	}
 	name := parts[len(parts)-1]
 	if len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog && parts[0] != catalog.SchemaPublic {
-		if _, ok := t.cat.Schemas[parts[0]]; !ok {
+		if _, ok := t.names.Catalog.Schemas[parts[0]]; !ok {
 			t.failAt(n.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
 	}

@@ -484,7 +484,7 @@ func (c *Conn) checkGeneration() error {
 	} else if err := c.genStmt.Reset(); err != nil {
 		return err
 	}
-	if c.cat == nil || c.cat.Generation != gen {
+	if c.names.Catalog == nil || c.names.Catalog.Generation != gen {
 		return c.loadCatalog(gen)
 	}
 	return nil
@@ -597,7 +597,7 @@ func (c *Conn) rollbackSQLite() {
 	c.tx.sqlite, c.tx.wrote = sqliteIdle, false
 	c.touched.end()
 	if c.tx.ddl {
-		c.cat = nil
+		c.names.Catalog = nil
 	}
 	clear(c.filled)
 	c.releaseTurn()
@@ -709,7 +709,7 @@ func (c *Conn) rollbackTo(name string) error {
 			return err
 		}
 		if c.tx.ddl {
-			c.cat = nil
+			c.names.Catalog = nil
 		}
 		clear(c.filled)
 	}

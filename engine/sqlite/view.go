@@ -3,7 +3,6 @@ package sqlite
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -66,7 +65,7 @@ func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 		fault.Refuse("CLV-2199", "this query of a view")
 	}
 	schema, name := c.creationSchema(s.View), s.View.Relname
-	old := c.cat.Views[catalog.Key(schema, name)]
+	old := c.names.Catalog.Views[catalog.Key(schema, name)]
 	if old == nil || !s.Replace {
 		c.checkNewName(schema, name)
 	}
@@ -187,7 +186,7 @@ func (c *Conn) qualify(t *translator, query *pg.Node, v *catalog.View) {
 			return
 		}
 		if r.Schemaname == "" && ctes[r.Relname] {
-			if slices.ContainsFunc(t.path, func(s string) bool { return t.lookup(s, r.Relname) != nil }) {
+			if slices.ContainsFunc(t.names.Path, func(s string) bool { return t.names.Lookup(s, r.Relname) != nil }) {
 				fault.Refuse("CLV-2202", "a view with a WITH query that is named like a table")
 			}
 			return
@@ -243,18 +242,9 @@ func notView(d *catalog.Table) {
 	}
 }
 
-func (c *Conn) sortedViews() []*catalog.Table {
-	out := make([]*catalog.Table, 0, len(c.cat.Views))
-	for _, d := range c.cat.Views {
-		out = append(out, d)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].OID < out[j].OID })
-	return out
-}
-
 // usedByViews refuses to change columns and names that views rely on.
 func (c *Conn) usedByViews(d *catalog.Table, onlyStar bool) {
-	for _, v := range c.sortedViews() {
+	for _, v := range c.names.Catalog.SortedViews() {
 		if slices.Contains(v.Viewed.Refs, d.OID) && (!onlyStar || v.Viewed.Star) {
 			fault.Raise(sqlstate.Refusal("CLV-2206", `the view "%s" reads the table "%s", and would have to follow its change`, v.Name, d.Name).
 				WithHint("Drop the view first, and make it again afterwards."))
@@ -269,7 +259,7 @@ func (c *Conn) dropViews(list []*catalog.Table, cascade bool) {
 		going[d.OID] = true
 	}
 	c.dependentViews(list, going, "view", cascade)
-	for _, d := range c.sortedViews() {
+	for _, d := range c.names.Catalog.SortedViews() {
 		if going[d.OID] {
 			c.must(c.dropObject(d.OID))
 		}
@@ -293,7 +283,7 @@ func (c *Conn) dependentViews(list []*catalog.Table, going map[uint32]bool, what
 	}()
 	for again := true; again; {
 		again = false
-		for _, v := range c.sortedViews() {
+		for _, v := range c.names.Catalog.SortedViews() {
 			if going[v.OID] || !slices.ContainsFunc(v.Viewed.Refs, func(oid uint32) bool { return going[oid] }) {
 				continue
 			}
@@ -324,14 +314,4 @@ func (c *Conn) dropView(t *translator, s *pg.DropStmt) {
 		list = append(list, d)
 	}
 	c.dropViews(list, s.Behavior == pg.DropBehavior_DROP_CASCADE)
-}
-
-// viewText is a view's query as pg_get_viewdef gives it.
-func (c *Conn) viewText(oid uint32) (string, bool) {
-	for _, d := range c.cat.Views {
-		if d.OID == oid {
-			return " " + strings.TrimSpace(d.Viewed.Query) + ";", true
-		}
-	}
-	return "", false
 }

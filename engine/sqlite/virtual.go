@@ -39,7 +39,7 @@ func OpenVirtual(schema string, tables []engine.VirtualTable) (engine.Conn, erro
 		cat.Schemas[schema] = &catalog.Schema{OID: catalog.FirstUserOID, Name: schema}
 	}
 	c.settings.start["search_path"] = schema + ", public"
-	c.settings.path = []string{schema, catalog.SchemaPublic}
+	c.names.Path = []string{schema, catalog.SchemaPublic}
 	for i := range tables {
 		oid := tables[i].OID
 		if oid == 0 {
@@ -50,7 +50,7 @@ func OpenVirtual(schema string, tables []engine.VirtualTable) (engine.Conn, erro
 			return nil, err
 		}
 	}
-	c.cat = cat
+	c.names.Catalog = cat
 	return c, nil
 }
 

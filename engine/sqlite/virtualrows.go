@@ -28,9 +28,9 @@ func (c *Conn) virtualRows(schema, rel string) [][]value.Datum {
 			case usual[rel][col.Name] != nil:
 				f[col.Name] = usual[rel][col.Name]
 			case schema == catalog.SchemaInformation && slices.Contains([]string{"table_catalog", "catalog_name", "udt_catalog"}, col.Name):
-				f[col.Name] = c.database
+				f[col.Name] = c.names.Database
 			case col.Name == "schema_owner" || col.Name == "viewowner":
-				f[col.Name] = c.user
+				f[col.Name] = c.names.User
 			}
 		}
 		m.add(f)

@@ -2,9 +2,12 @@ package catalog
 
 import (
 	"encoding/json"
+	"sort"
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 )
 
 // Table is a table's definition with PostgreSQL's types, stored as JSON.
@@ -424,4 +427,53 @@ func Encode(v any) string {
 		panic(err) // plain data always encodes
 	}
 	return string(b)
+}
+
+// SortedTables are the tables by their OIDs.
+func (c *Catalog) SortedTables() []*Table {
+	out := make([]*Table, 0, len(c.Tables))
+	for _, d := range c.Tables {
+		out = append(out, d)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].OID < out[j].OID })
+	return out
+}
+
+// SchemaOID is the OID of a schema, 0 if there is none.
+func (c *Catalog) SchemaOID(name string) uint32 {
+	if s := c.Schemas[name]; s != nil {
+		return s.OID
+	}
+	return 0
+}
+
+// Referenced reports whether a foreign key refers to the table; PostgreSQL keeps
+// internal triggers on both sides.
+func (c *Catalog) Referenced(d *Table) bool {
+	for _, o := range c.Tables {
+		for _, k := range o.Constraints {
+			if k.Type == "f" && k.RefTable == d.OID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// SortedViews are the views by their OIDs.
+func (c *Catalog) SortedViews() []*Table {
+	out := make([]*Table, 0, len(c.Views))
+	for _, d := range c.Views {
+		out = append(out, d)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].OID < out[j].OID })
+	return out
+}
+
+// Indexed is how an index, and what uses it, names the column.
+func (c *Column) Indexed() string {
+	if value.ClassOf(c.Type) == value.ClassBpchar {
+		return "rtrim(" + quote.Ident(c.Name) + ", ' ')"
+	}
+	return quote.Ident(c.Name)
 }
