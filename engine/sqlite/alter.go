@@ -14,8 +14,8 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
-	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -23,7 +23,7 @@ import (
 // rewrite replaces SQLite's definition of the table, where only constraints
 // changed: the rows stay as they are (SQLite manual, ALTER TABLE, "Making Other
 // Kinds Of Table Schema Changes"). The caller has checked the rows.
-func (c *Conn) rewrite(t *translator, d *catalog.Table) {
+func (c *Conn) rewrite(t *translate.Translator, d *catalog.Table) {
 	sql := c.tableSQL(t, d)
 	version, err := c.queryInt("PRAGMA main.schema_version")
 	c.must(err)
@@ -38,7 +38,7 @@ func (c *Conn) rewrite(t *translator, d *catalog.Table) {
 	c.must(err)
 }
 
-func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
+func (c *Conn) alterTable(t *translate.Translator, s *pg.AlterTableStmt) {
 	if s.Objtype != pg.ObjectType_OBJECT_TABLE {
 		fault.Refuse("CLV-2001", "ALTER of this kind of object")
 	}
@@ -64,14 +64,14 @@ func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
 	}
 }
 
-func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *catalog.Table {
+func (c *Conn) findAlter(t *translate.Translator, r *pg.RangeVar, missingOK bool) *catalog.Table {
 	if missingOK {
 		found := false
 		if r.Schemaname != "" {
-			found = t.names.Lookup(r.Schemaname, r.Relname) != nil
+			found = t.Names.Lookup(r.Schemaname, r.Relname) != nil
 		} else {
-			for _, s := range t.names.Path {
-				found = found || t.names.Lookup(s, r.Relname) != nil
+			for _, s := range t.Names.Path {
+				found = found || t.Names.Lookup(s, r.Relname) != nil
 			}
 		}
 		if !found {
@@ -79,7 +79,7 @@ func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *catalog
 			return nil
 		}
 	}
-	d := t.findTable(r)
+	d := t.FindTable(r)
 	if d.System != nil || d.Static {
 		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
 	}
@@ -94,7 +94,7 @@ func (c *Conn) columnOf(d *catalog.Table, name string) *catalog.Column {
 	return col
 }
 
-func (c *Conn) alterCommand(t *translator, old *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *Conn) alterCommand(t *translate.Translator, old *catalog.Table, cmd *pg.AlterTableCmd) {
 	d := old.Clone()
 	switch cmd.Subtype {
 	case pg.AlterTableType_AT_AddColumn:
@@ -166,7 +166,7 @@ func (c *Conn) checkNoNulls(d *catalog.Table, col *catalog.Column) {
 	}
 }
 
-func (c *Conn) alterAddColumn(t *translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *Conn) alterAddColumn(t *translate.Translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
 	def := cmd.Def.GetColumnDef()
 	if old.Column(def.Colname) != nil {
 		if cmd.MissingOk {
@@ -186,8 +186,8 @@ func (c *Conn) alterAddColumn(t *translator, old, d *catalog.Table, cmd *pg.Alte
 	c.must(c.exec(sql))
 	if col.Default != "" {
 		c.withoutGuard(d, "update", func() {
-			e := t.defaultOf(d, col)
-			c.must(c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + e.sql))
+			e := t.DefaultSQL(d, col)
+			c.must(c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + e))
 		})
 	}
 	if col.NotNull {
@@ -205,37 +205,28 @@ func (c *Conn) alterAddColumn(t *translator, old, d *catalog.Table, cmd *pg.Alte
 
 // alterColumnType changes a column's type to one that is stored alike, or its modifier: what refers to the
 // column, such as an index, stays good.
-func (c *Conn) alterColumnType(t *translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *Conn) alterColumnType(t *translate.Translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
 	def, col := cmd.Def.GetColumnDef(), c.columnOf(d, cmd.Name)
 	if d.Guard != nil && slices.Contains(d.Guard.Columns, col.Name) {
 		fault.Raise(sqlstate.Refusal("CLV-2005", `the column "%s" is part of the shard key`, col.Name).
 			WithHint("The type of a shard key cannot be changed."))
 	}
-	typ, mod := t.typeOf(def.TypeName)
-	if def.CollClause != nil || !value.Storable(typ) || !sameRepresentation(col.Type, typ) {
+	typ, mod := t.TypeOf(def.TypeName)
+	if def.CollClause != nil || !value.Storable(typ) || !translate.SameRepresentation(col.Type, typ) {
 		fault.Raise(sqlstate.Refusal("CLV-2006", "a change of a column's type from %s to %s is not supported on a SQLite shard", value.FormatType(col.Type, col.Mod), value.FormatType(typ, mod)).
 			WithHint("Add a column of the new type, fill it, drop the old one and rename the new."))
 	}
-	row := c.rowTranslator(old, "", "transform expressions")
-	val := expr{sql: quote.Ident(col.Name), typ: col.Type, mod: col.Mod}
-	if def.RawDefault != nil {
-		val = row.expr(def.RawDefault)
-	}
-	from := val.typ
-	val, ok := row.tryCoerce(val, typ, mod, pgcatalog.Assignment)
-	if !ok {
-		fault.Raisef(sqlstate.DatatypeMismatch, "result of USING clause for column \"%s\" cannot be cast automatically to type %s from %s", col.Name, value.TypeName(typ), value.TypeName(from))
-	}
+	val := t.Conversion(old, col, def.RawDefault, typ, mod)
 	col.Type, col.Mod = typ, mod
-	t.defaultOf(d, col) // fails if it does not fit
-	if val.sql != quote.Ident(col.Name) {
+	t.DefaultSQL(d, col) // fails if it does not fit
+	if val != quote.Ident(col.Name) {
 		if c.inForeignKey(d, col.Num) {
 			fault.Raise(sqlstate.Refusal("CLV-2007", `a change of the values of column "%s" of a foreign key with its type is not supported on a SQLite shard`, col.Name).
 				WithHint("Drop the foreign key, change the type, and add the key again."))
 		}
 		c.endCaptures(old)
 		c.withoutGuard(d, "update", func() {
-			err := c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + val.sql)
+			err := c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + val)
 			if c.env.Err == nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
 				// Row by row, that is: PostgreSQL looks when all rows are changed.
 				fault.Raise(sqlstate.Refusal("CLV-2008", `a change of the type of column "%s" that breaks a constraint is not supported on a SQLite shard`, col.Name).
@@ -285,11 +276,11 @@ func (c *Conn) withoutGuard(d *catalog.Table, op string, fn func()) {
 }
 
 // checkRows checks the rows of a table against a new CHECK or foreign key.
-func (c *Conn) checkRows(t *translator, d *catalog.Table, k *catalog.Constraint) {
+func (c *Conn) checkRows(t *translate.Translator, d *catalog.Table, k *catalog.Constraint) {
 	table := "main." + quote.Ident(d.SQLName())
 	switch k.Type {
 	case "c":
-		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " WHERE NOT (" + c.checkSQL(d, k.Expr) + "))")
+		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " WHERE NOT (" + t.Check(d, k.Expr) + "))")
 		c.must(err)
 		if n != 0 {
 			e := sqlstate.New(sqlstate.CheckViolation, "check constraint \"%s\" of relation \"%s\" is violated by some row", k.Name, d.Name)
@@ -318,7 +309,7 @@ func (c *Conn) checkRows(t *translator, d *catalog.Table, k *catalog.Constraint)
 	}
 }
 
-func (c *Conn) alterAddConstraint(t *translator, old, d *catalog.Table, k *pg.Constraint) {
+func (c *Conn) alterAddConstraint(t *translate.Translator, old, d *catalog.Table, k *pg.Constraint) {
 	if k.SkipValidation && !k.InitiallyValid {
 		fault.Refuse("CLV-2009", "NOT VALID")
 	}
@@ -340,7 +331,7 @@ func (c *Conn) alterAddConstraint(t *translator, old, d *catalog.Table, k *pg.Co
 	}
 }
 
-func (c *Conn) alterDropConstraint(t *translator, d *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *Conn) alterDropConstraint(t *translate.Translator, d *catalog.Table, cmd *pg.AlterTableCmd) {
 	k := d.Constraint(cmd.Name)
 	if k == nil {
 		if cmd.MissingOk {
@@ -365,7 +356,7 @@ func (c *Conn) alterDropConstraint(t *translator, d *catalog.Table, cmd *pg.Alte
 	c.must(c.saveTable(d))
 }
 
-func (c *Conn) alterDropColumn(t *translator, d *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *Conn) alterDropColumn(t *translate.Translator, d *catalog.Table, cmd *pg.AlterTableCmd) {
 	col := d.Column(cmd.Name)
 	if col == nil {
 		if cmd.MissingOk {
@@ -439,7 +430,7 @@ func (c *Conn) alterDropColumn(t *translator, d *catalog.Table, cmd *pg.AlterTab
 	c.must(c.saveTable(d))
 }
 
-func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
+func (c *Conn) rename(t *translate.Translator, s *pg.RenameStmt) {
 	switch s.RenameType {
 	case pg.ObjectType_OBJECT_TABLE:
 		old := c.findAlter(t, s.Relation, s.MissingOk)
@@ -545,7 +536,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 	}
 }
 
-func (c *Conn) renameIndex(t *translator, d *catalog.Table, oid uint32, name string) {
+func (c *Conn) renameIndex(t *translate.Translator, d *catalog.Table, oid uint32, name string) {
 	c.checkNewName(d.Schema, name)
 	ix := d.Index(oid)
 	c.must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
@@ -559,7 +550,7 @@ func (c *Conn) renameIndex(t *translator, d *catalog.Table, oid uint32, name str
 	c.must(c.saveTable(d))
 }
 
-func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
+func (c *Conn) truncate(t *translate.Translator, s *pg.TruncateStmt) {
 	var list []*catalog.Table
 	going := map[uint32]bool{}
 	for _, n := range s.Relations {
@@ -614,7 +605,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 	}
 }
 
-func (c *Conn) comment(t *translator, s *pg.CommentStmt) {
+func (c *Conn) comment(t *translate.Translator, s *pg.CommentStmt) {
 	switch s.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
 		d := c.findAlter(t, rangeVarOf(s.Object), false).Clone()
@@ -659,14 +650,14 @@ func (c *Conn) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed 
 	if err != nil {
 		return nil, err
 	}
-	return &plan{text: text, params: p.params, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.names.Catalog.Generation, settings: c.settings.version, systems: p.systems,
-		cols: []outColumn{{name: "QUERY PLAN", typ: pgoid.Text, mod: -1, class: value.ClassText}}, util: func(c *Conn, po *portal) error {
-			for _, sys := range p.systems {
+	return &plan{Statement: translate.Statement{Tag: "EXPLAIN", Returns: true, Columns: []translate.Column{{Name: "QUERY PLAN", Type: pgoid.Text, Mod: -1, Class: value.ClassText}}, Params: p.Params, Systems: p.Systems}, text: text, kind: utilityPlan, generation: c.names.Catalog.Generation, settings: c.settings.version,
+		util: func(c *Conn, po *portal) error {
+			for _, sys := range p.Systems {
 				if err := c.fillSystem(sys); err != nil {
 					return err
 				}
 			}
-			stmt, _, err := c.db.PrepareTransient("EXPLAIN QUERY PLAN " + p.sql)
+			stmt, _, err := c.db.PrepareTransient("EXPLAIN QUERY PLAN " + p.SQL)
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -94,7 +95,7 @@ type prepared struct {
 	text string
 	oids []uint32 // as the client gave them
 	plan *plan
-	cols []outColumn // as described; they must not change
+	cols []translate.Column // as described; they must not change
 }
 
 // portal is a bound statement.
@@ -111,7 +112,7 @@ type portal struct {
 	started bool
 	done    bool
 	source  *prepared
-	seen    map[int64]bool // onceEach
+	seen    map[int64]bool // OnceEach
 	row     bool           // stmt stands on a row that was not sent yet
 	copy    *copyOut       // its rows are given as COPY's data
 	copyIn  *copyIn        // it takes COPY's data

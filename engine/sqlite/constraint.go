@@ -89,14 +89,14 @@ func (c *Conn) mapError(err error) error {
 // inside a savepoint, with a trigger that notes each row, and fails at the same one.
 func (c *Conn) explainConstraint(p *portal, err error) error {
 	var se *sqlstate.Error
-	if errors.As(err, &se) || p == nil || p.plan == nil || p.plan.table == nil || c.db == nil {
+	if errors.As(err, &se) || p == nil || p.plan == nil || p.plan.Table == nil || c.db == nil {
 		return err
 	}
 	code := sqlite.ErrCode(err)
 	if code.ToPrimary() != sqlite.ResultConstraint {
 		return err
 	}
-	d := p.plan.table
+	d := p.plan.Table
 	text := err.Error()
 	if code == sqlite.ResultConstraintTrigger && strings.HasSuffix(text, "FOREIGN KEY constraint failed") {
 		code = sqlite.ResultConstraintForeignKey // RESTRICT is a trigger to SQLite
@@ -187,7 +187,7 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 
 // captureRow runs the failed statement again and returns the row it fails at.
 func (c *Conn) captureRow(p *portal) []value.Datum {
-	d := p.plan.table
+	d := p.plan.Table
 	c.endPortal(p)
 	c.failedRow = nil
 	if c.cachedExec("SAVEPOINT cleave_capture") != nil {
@@ -212,7 +212,7 @@ func (c *Conn) captureRow(p *portal) []value.Datum {
 			return nil
 		}
 	}
-	stmt, _, err := c.db.PrepareTransient(p.plan.sql)
+	stmt, _, err := c.db.PrepareTransient(p.plan.SQL)
 	if err != nil {
 		return nil
 	}
@@ -255,7 +255,7 @@ func captureFunction(c *Conn) function.Def {
 func (c *Conn) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error, key func([]int16) (string, bool)) error {
 	e.Code = sqlstate.ForeignKeyViolation
 	e.Message = fmt.Sprintf("insert or update on table \"%s\" violates a foreign key constraint", d.Name)
-	inserting := p.plan.tag != "DELETE"
+	inserting := p.plan.Tag != "DELETE"
 	var names []string
 	if inserting {
 		for i := range d.Constraints {
@@ -327,7 +327,7 @@ func (c *Conn) broken(p *portal, t *catalog.Table, k *catalog.Constraint, change
 		}
 		c.env.Err = nil
 	}()
-	stmt, _, err := c.db.PrepareTransient(p.plan.sql)
+	stmt, _, err := c.db.PrepareTransient(p.plan.SQL)
 	if err != nil {
 		return false
 	}

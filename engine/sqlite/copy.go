@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -37,7 +38,7 @@ func (c *Conn) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*plan, er
 	if q := s.Query; q != nil && q.GetSelectStmt() == nil {
 		write = true
 	}
-	return &plan{text: text, tag: "COPY", kind: utilityPlan, write: write, generation: c.names.Catalog.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
+	return &plan{Statement: translate.Statement{Tag: "COPY", Write: write}, text: text, kind: utilityPlan, generation: c.names.Catalog.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
 		defer fault.Catch(&err)
 		if s.IsProgram || s.Filename != "" {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "must be superuser or have privileges of the pg_read_server_files role to COPY from a file").
@@ -301,8 +302,8 @@ func copyColumns(d *catalog.Table, names []*pg.Node, f *copyFormat) ([]*catalog.
 }
 
 // copyTable finds the table of a COPY.
-func (t *translator) copyTable(v *pg.RangeVar, from bool) *catalog.Table {
-	d := t.findRelation(v)
+func copyTable(t *translate.Translator, v *pg.RangeVar, from bool) *catalog.Table {
+	d := t.FindRelation(v)
 	if from && (d.System != nil || d.Static || d.Relation) {
 		fault.Raise(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name))
 	}
@@ -341,7 +342,7 @@ type copyOut struct {
 func (c *Conn) startCopyOut(s *pg.CopyStmt, f *copyFormat, p *portal, text string) error {
 	query := s.Query
 	if query == nil {
-		d := c.translator(text).copyTable(s.Relation, false)
+		d := copyTable(c.translator(text), s.Relation, false)
 		if d.Viewed != nil {
 			return sqlstate.New(sqlstate.WrongObjectType, "cannot copy from view \"%s\"", d.Name).WithHint("Try the COPY (SELECT ...) TO variant.")
 		}
@@ -364,7 +365,7 @@ func (c *Conn) startCopyOut(s *pg.CopyStmt, f *copyFormat, p *portal, text strin
 	if err != nil {
 		return err
 	}
-	if !inner.returns {
+	if !inner.Returns {
 		return sqlstate.New(sqlstate.FeatureNotSupported, "COPY query must have a RETURNING clause")
 	}
 	inner.evicted = true // its statements are kept for nobody
@@ -374,8 +375,8 @@ func (c *Conn) startCopyOut(s *pg.CopyStmt, f *copyFormat, p *portal, text strin
 	} else {
 		p.formats = nil
 	}
-	for i := range inner.cols {
-		p.copy.force = append(p.copy.force, f.csv && hasColumn(f.forceQuote, inner.cols[i].name))
+	for i := range inner.Columns {
+		p.copy.force = append(p.copy.force, f.csv && hasColumn(f.forceQuote, inner.Columns[i].Name))
 	}
 	return c.run(p)
 }
@@ -386,7 +387,7 @@ func appendCopyData(dst, data []byte) []byte {
 }
 
 // begin says that data follows, with what comes before the rows.
-func (o *copyOut) begin(dst []byte, cols []outColumn) []byte {
+func (o *copyOut) begin(dst []byte, cols []translate.Column) []byte {
 	o.said = true
 	dst = appendCopyResponse(dst, wire.CopyOutResponse, len(cols), o.f.binary)
 	if o.f.binary {
@@ -397,7 +398,7 @@ func (o *copyOut) begin(dst []byte, cols []outColumn) []byte {
 	}
 	o.line = o.line[:0]
 	for i := range cols {
-		o.field(i, []byte(cols[i].name), len(cols) == 1, false)
+		o.field(i, []byte(cols[i].Name), len(cols) == 1, false)
 	}
 	return appendCopyData(dst, append(o.line, '\n'))
 }

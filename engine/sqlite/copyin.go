@@ -59,7 +59,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 	if s.WhereClause != nil {
 		return value.Unsupported("COPY FROM with WHERE")
 	}
-	d := c.translator(text).copyTable(s.Relation, true)
+	d := copyTable(c.translator(text), s.Relation, true)
 	if d.Viewed != nil {
 		return sqlstate.New(sqlstate.WrongObjectType, "cannot copy to view \"%s\"", d.Name)
 	}
@@ -91,7 +91,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 		return err
 	}
 	plan.evicted = true
-	for _, sys := range plan.systems {
+	for _, sys := range plan.Systems {
 		if err := c.fillSystem(sys); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -45,7 +46,7 @@ func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) 
 	if s.Options&cursorScroll != 0 && s.Options&cursorNoScroll != 0 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot specify both SCROLL and NO SCROLL")
 	}
-	return &plan{text: text, tag: "DECLARE CURSOR", kind: utilityPlan, generation: c.names.Catalog.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
+	return &plan{Statement: translate.Statement{Tag: "DECLARE CURSOR"}, text: text, kind: utilityPlan, generation: c.names.Catalog.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
 		defer fault.Catch(&err)
 		hold := s.Options&cursorHold != 0
 		if c.tx.block == txNone && !hold && (c.script == nil || !c.script.multi) {
@@ -59,7 +60,7 @@ func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) 
 			return err
 		}
 		inner.evicted = true
-		if inner.write || inner.locks && hold {
+		if inner.Write || inner.Locks && hold {
 			return value.Unsupported("this query of a cursor")
 		}
 		if err := c.portals.Free([]byte(s.Portalname)); err != nil {
@@ -85,9 +86,9 @@ func (c *Conn) planFetch(s *pg.FetchStmt, text string) (*plan, error) {
 	if s.Ismove {
 		tag = "MOVE"
 	}
-	p := &plan{text: text, tag: tag, kind: controlPlan, returns: !s.Ismove, fetch: s}
+	p := &plan{Statement: translate.Statement{Tag: tag, Returns: !s.Ismove}, text: text, kind: controlPlan, fetch: s}
 	if k, ok := c.portals.Find(s.Portalname); ok && !s.Ismove {
-		p.cols = k.plan.cols
+		p.Columns = k.plan.Columns
 	}
 	p.util = func(c *Conn, p *portal) error {
 		k, ok := c.portals.Find(s.Portalname)
@@ -100,7 +101,7 @@ func (c *Conn) planFetch(s *pg.FetchStmt, text string) (*plan, error) {
 		if k.cursor == nil || k.plan.kind != queryPlan {
 			return value.Unsupported("FETCH from a portal of the protocol")
 		}
-		if !s.Ismove && !sameColumns(p.plan.cols, k.plan.cols) {
+		if !s.Ismove && !sameColumns(p.plan.Columns, k.plan.Columns) {
 			return sqlstate.ChangedResult()
 		}
 		return c.fetch(k, s, p, tag)
@@ -286,10 +287,10 @@ func (c *Conn) stepRow(k *portal) ([]value.Datum, bool, error) {
 		}
 	}
 	k.row = false
-	row := make([]value.Datum, len(k.plan.cols))
+	row := make([]value.Datum, len(k.plan.Columns))
 	for i := range row {
 		var err error
-		if row[i], _, err = value.OfColumn(k.stmt, i, k.plan.cols[i].class, nil); err != nil {
+		if row[i], _, err = value.OfColumn(k.stmt, i, k.plan.Columns[i].Class, nil); err != nil {
 			return nil, false, err
 		}
 	}
@@ -323,7 +324,7 @@ func (c *Conn) holdPortal(k *portal) error {
 			break
 		}
 		if k.seen != nil {
-			id := k.stmt.ColumnInt64(len(k.plan.cols))
+			id := k.stmt.ColumnInt64(len(k.plan.Columns))
 			if k.seen[id] {
 				return sqlstate.New("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")
 			}

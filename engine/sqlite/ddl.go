@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -20,9 +21,9 @@ import (
 // runUtility runs a statement that is not a query. Its rows, if any, are in
 // p.rows afterwards.
 func (c *Conn) runUtility(p *portal) error {
-	c.verb = p.plan.tag
+	c.verb = p.plan.Tag
 	if p.plan.kind == utilityPlan {
-		if err := c.begin(p.plan.write); err != nil {
+		if err := c.begin(p.plan.Write); err != nil {
 			return err
 		}
 	} else if c.tx.block == txFailed && !p.plan.exitsFailed() {
@@ -39,10 +40,10 @@ func (c *Conn) runUtility(p *portal) error {
 func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	defer fault.Catch(&err)
 	util := func(tag string, write bool, fn func(c *Conn, p *portal) error) (*plan, error) {
-		return &plan{text: text, tag: tag, kind: utilityPlan, write: write, util: fn, generation: c.names.Catalog.Generation, settings: c.settings.version}, nil
+		return &plan{Statement: translate.Statement{Tag: tag, Write: write}, text: text, kind: utilityPlan, util: fn, generation: c.names.Catalog.Generation, settings: c.settings.version}, nil
 	}
 	// A statement is translated when it runs, since the tables may have changed.
-	ddl := func(tag string, fn func(t *translator, p *portal)) (*plan, error) {
+	ddl := func(tag string, fn func(t *translate.Translator, p *portal)) (*plan, error) {
 		return util(tag, true, func(c *Conn, p *portal) (err error) {
 			defer fault.Catch(&err)
 			fn(c.translator(text), p)
@@ -57,13 +58,13 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	case *pg.Node_CopyStmt:
 		return c.planCopy(raw, s.CopyStmt, text)
 	case *pg.Node_CreateStmt:
-		return ddl("CREATE TABLE", func(t *translator, p *portal) { c.createTable(t, s.CreateStmt) })
+		return ddl("CREATE TABLE", func(t *translate.Translator, p *portal) { c.createTable(t, s.CreateStmt) })
 	case *pg.Node_ViewStmt:
-		return ddl("CREATE VIEW", func(t *translator, p *portal) { c.createView(t, s.ViewStmt) })
+		return ddl("CREATE VIEW", func(t *translate.Translator, p *portal) { c.createView(t, s.ViewStmt) })
 	case *pg.Node_DropStmt:
 		return c.planDrop(s.DropStmt, ddl)
 	case *pg.Node_AlterTableStmt:
-		return ddl("ALTER TABLE", func(t *translator, p *portal) { c.alterTable(t, s.AlterTableStmt) })
+		return ddl("ALTER TABLE", func(t *translate.Translator, p *portal) { c.alterTable(t, s.AlterTableStmt) })
 	case *pg.Node_RenameStmt:
 		tag := "ALTER TABLE"
 		switch s.RenameStmt.RenameType {
@@ -72,15 +73,15 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 		case pg.ObjectType_OBJECT_SCHEMA:
 			return nil, value.Unsupported("ALTER SCHEMA ... RENAME")
 		}
-		return ddl(tag, func(t *translator, p *portal) { c.rename(t, s.RenameStmt) })
+		return ddl(tag, func(t *translate.Translator, p *portal) { c.rename(t, s.RenameStmt) })
 	case *pg.Node_IndexStmt:
-		return ddl("CREATE INDEX", func(t *translator, p *portal) { c.createIndex(t, s.IndexStmt) })
+		return ddl("CREATE INDEX", func(t *translate.Translator, p *portal) { c.createIndex(t, s.IndexStmt) })
 	case *pg.Node_TruncateStmt:
-		return ddl("TRUNCATE TABLE", func(t *translator, p *portal) { c.truncate(t, s.TruncateStmt) })
+		return ddl("TRUNCATE TABLE", func(t *translate.Translator, p *portal) { c.truncate(t, s.TruncateStmt) })
 	case *pg.Node_CreateSchemaStmt:
-		return ddl("CREATE SCHEMA", func(t *translator, p *portal) { c.createSchema(s.CreateSchemaStmt) })
+		return ddl("CREATE SCHEMA", func(t *translate.Translator, p *portal) { c.createSchema(s.CreateSchemaStmt) })
 	case *pg.Node_CommentStmt:
-		return ddl("COMMENT", func(t *translator, p *portal) { c.comment(t, s.CommentStmt) })
+		return ddl("COMMENT", func(t *translate.Translator, p *portal) { c.comment(t, s.CommentStmt) })
 	case *pg.Node_VacuumStmt:
 		tag := "VACUUM"
 		if !s.VacuumStmt.IsVacuumcmd {
@@ -174,7 +175,7 @@ func (c *Conn) chooseName(schema, name1, name2, label string, taken func(string)
 	}
 }
 
-func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
+func (c *Conn) createTable(t *translate.Translator, s *pg.CreateStmt) {
 	switch {
 	case s.Relation.Relpersistence == "t":
 		fault.Refuse("CLV-2025", "a temporary table")
@@ -265,7 +266,7 @@ func tableOptions(list []*pg.Node) []string {
 }
 
 // addColumn appends a column and returns its constraints.
-func (c *Conn) addColumn(t *translator, d *catalog.Table, n *pg.ColumnDef) []columnConstraint {
+func (c *Conn) addColumn(t *translate.Translator, d *catalog.Table, n *pg.ColumnDef) []columnConstraint {
 	if d.Column(n.Colname) != nil {
 		fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", n.Colname)
 	}
@@ -286,7 +287,7 @@ func (c *Conn) addColumn(t *translator, d *catalog.Table, n *pg.ColumnDef) []col
 	if len(d.Columns) >= 1600 {
 		fault.Raisef("54011", "tables can have at most 1600 columns")
 	}
-	oid, mod := t.typeOf(n.TypeName)
+	oid, mod := t.TypeOf(n.TypeName)
 	if !value.Storable(oid) {
 		fault.Raise(sqlstate.Refusal("CLV-2034", "a SQLite shard cannot store columns of type %s", value.FormatType(oid, mod)).
 			WithHint("It stores boolean, smallint, integer, bigint, numeric, double precision, text, varchar, char, uuid, bytea, date, time, timestamp, timestamptz, json and jsonb."))
@@ -359,7 +360,7 @@ func constraintAttributes(list []*pg.Node) []*pg.Constraint {
 }
 
 // addConstraints works the constraints of CREATE TABLE or ADD COLUMN into d.
-func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnConstraint) {
+func (c *Conn) addConstraints(t *translate.Translator, d *catalog.Table, list []columnConstraint) {
 	named := map[string]bool{}
 	for _, k := range d.Constraints {
 		named[k.Name] = true
@@ -429,7 +430,7 @@ func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnCons
 					x.Columns = append(x.Columns, o.Num)
 				}
 			})
-			c.checkSQL(d, x.Expr)
+			t.Check(d, x.Expr)
 			d.Constraints = append(d.Constraints, x)
 		case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
 			c.addUnique(t, d, k, col, named, taken)
@@ -448,7 +449,7 @@ func (c *Conn) addConstraints(t *translator, d *catalog.Table, list []columnCons
 	}
 }
 
-func (c *Conn) setDefault(t *translator, d *catalog.Table, col *catalog.Column, n *pg.Node) {
+func (c *Conn) setDefault(t *translate.Translator, d *catalog.Table, col *catalog.Column, n *pg.Node) {
 	if k := n.GetAConst(); k != nil && k.Isnull {
 		col.Default = ""
 		return
@@ -460,54 +461,11 @@ func (c *Conn) setDefault(t *translator, d *catalog.Table, col *catalog.Column, 
 	if k := n.GetAConst(); k != nil && k.GetSval() != nil {
 		text += "::" + value.TypeName(col.Type)
 	}
-	old := col.Default
 	col.Default = text
-	sub := c.translator(text)
-	sub.fixed = true
-	func() {
-		defer func() {
-			if r := recover(); r != nil {
-				col.Default = old
-				panic(r)
-			}
-		}()
-		sub.defaultOf(d, col) // only to see whether it can be evaluated
-	}()
-	if sub.aliases > 0 {
-		fault.Raisef(sqlstate.FeatureNotSupported, "cannot use subquery in DEFAULT expression")
-	}
+	t.CheckDefault(d, col)
 }
 
-// checkSQL translates a CHECK or index predicate.
-func (c *Conn) checkSQL(d *catalog.Table, text string) string {
-	n, err := syntax.Expr(text)
-	if err != nil {
-		fault.Raise(err)
-	}
-	t := c.rowTranslator(d, text, "check constraints")
-	e := t.boolean(n, "CHECK")
-	if t.volatile > 0 {
-		fault.Refuse("CLV-2042", "a volatile function in a constraint or index")
-	}
-	return e.sql
-}
-
-// rowTranslator translates expressions over one row of a table.
-func (c *Conn) rowTranslator(d *catalog.Table, text, clause string) *translator {
-	t := c.translator(text)
-	t.inCheck, t.fixed = true, true
-	t.push()
-	t.scope.sel.clause = clause
-	r := &rte{alias: d.Name, sql: "", table: d}
-	for _, col := range d.Live() {
-		r.cols = append(r.cols, rteCol{name: col.Name, sql: quote.Ident(col.Name), typ: col.Type, mod: col.Mod})
-	}
-	t.scope.rtes = []*rte{r}
-	t.text = ""
-	return t
-}
-
-func (c *Conn) addUnique(t *translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
+func (c *Conn) addUnique(t *translate.Translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.NullsNotDistinct || len(k.Including) > 0 || k.Indexname != "" {
 		fault.Refuse("CLV-2043", "this form of UNIQUE or PRIMARY KEY")
 	}
@@ -568,7 +526,7 @@ func indexable(col *catalog.Column) {
 	}
 }
 
-func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
+func (c *Conn) addForeignKey(t *translate.Translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.FkMatchtype == "f" || k.FkMatchtype == "p" {
 		fault.Refuse("CLV-2045", "MATCH FULL and MATCH PARTIAL")
 	}
@@ -600,7 +558,7 @@ func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, 
 	if (pk.Schemaname == "" || pk.Schemaname == d.Schema) && pk.Relname == d.Name {
 		ref = d
 	} else {
-		ref = t.findTable(pk)
+		ref = t.FindTable(pk)
 	}
 	if ref.System != nil || ref.Static {
 		fault.Raisef(sqlstate.WrongObjectType, "referenced relation \"%s\" is not a table", ref.Name)
@@ -645,7 +603,7 @@ func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, 
 	local, remote := d.Names(x.Columns), ref.Names(x.RefCols)
 	for i := range x.Columns {
 		a, b := d.ByNum(x.Columns[i]), ref.ByNum(x.RefCols[i])
-		if value.ClassOf(a.Type) == value.ClassBpchar || value.ClassOf(b.Type) == value.ClassBpchar || value.ClassOf(a.Type) == value.ClassNumeric || value.ClassOf(b.Type) == value.ClassNumeric || !sameRepresentation(a.Type, b.Type) {
+		if value.ClassOf(a.Type) == value.ClassBpchar || value.ClassOf(b.Type) == value.ClassBpchar || value.ClassOf(a.Type) == value.ClassNumeric || value.ClassOf(b.Type) == value.ClassNumeric || !translate.SameRepresentation(a.Type, b.Type) {
 			if !value.Builtin.CanCoerce(a.Type, b.Type, pgcatalog.Implicit) {
 				fault.Raise(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
 					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], value.TypeName(a.Type), value.TypeName(b.Type)))
@@ -664,7 +622,7 @@ func (c *Conn) addForeignKey(t *translator, d *catalog.Table, k *pg.Constraint, 
 
 // tableSQL prints the table's definition for SQLite. Columns have no type, so
 // that SQLite converts nothing. Unique constraints are indexes of their own.
-func (c *Conn) tableSQL(t *translator, d *catalog.Table) string {
+func (c *Conn) tableSQL(t *translate.Translator, d *catalog.Table) string {
 	var parts []string
 	for _, col := range d.Live() {
 		s := quote.Ident(col.Name)
@@ -680,7 +638,7 @@ func (c *Conn) tableSQL(t *translator, d *catalog.Table) string {
 		k := &d.Constraints[i]
 		switch k.Type {
 		case "c":
-			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" CHECK "+parenthesised(c.checkSQL(d, k.Expr)))
+			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" CHECK "+parenthesised(t.Check(d, k.Expr)))
 		case "f":
 			ref := d
 			if k.RefTable != d.OID {

@@ -42,10 +42,10 @@ type wroteKeys struct {
 
 // noteKeys notes a statement that wrote rows, if deferrable keys may be broken by it.
 func (c *Conn) noteKeys(p *portal, rows int64) {
-	if rows == 0 || !p.plan.write || p.plan.table == nil || c.names.Catalog == nil || len(c.names.Catalog.Deferrable) == 0 {
+	if rows == 0 || !p.plan.Write || p.plan.Table == nil || c.names.Catalog == nil || len(c.names.Catalog.Deferrable) == 0 {
 		return
 	}
-	w := wroteKeys{p.plan.table.OID, p.plan.tag}
+	w := wroteKeys{p.plan.Table.OID, p.plan.Tag}
 	for _, o := range c.tx.wroteKeys {
 		if o == w {
 			return

@@ -4,12 +4,9 @@
 // SQLite statement, whose rows become protocol messages as they are stepped.
 //
 // Invariants:
-//   - Exact or refused. An operator or function runs only if it has an entry in
-//     the tables of emit_*.go that gives PostgreSQL's value for every input;
-//     what PostgreSQL knows and this package does not gets 0A000, what
-//     PostgreSQL does not know gets PostgreSQL's error.
+//   - Exact or refused: see package translate, which makes the SQLite statement.
 //   - Stored values have one SQLite storage class per PostgreSQL type (see
-//     value.go), so that SQLite's comparison is PostgreSQL's. Columns have no
+//     package value), so that SQLite's comparison is PostgreSQL's. Columns have no
 //     affinity: SQLite converts nothing.
 //   - The definitions with PostgreSQL's types are rows of cleave_object in the
 //     same file, changed in the same transaction as SQLite's own schema.

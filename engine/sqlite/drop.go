@@ -9,15 +9,16 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *portal)) (*plan, error)) (*plan, error) {
+func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translate.Translator, p *portal)) (*plan, error)) (*plan, error) {
 	cascade := s.Behavior == pg.DropBehavior_DROP_CASCADE
 	switch s.RemoveType {
 	case pg.ObjectType_OBJECT_TABLE:
-		return ddl("DROP TABLE", func(t *translator, p *portal) {
+		return ddl("DROP TABLE", func(t *translate.Translator, p *portal) {
 			var list []*catalog.Table
 			for _, o := range s.Objects {
 				r := rangeVarOf(o)
@@ -33,19 +34,19 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 			c.dropTables(list, cascade)
 		})
 	case pg.ObjectType_OBJECT_INDEX:
-		return ddl("DROP INDEX", func(t *translator, p *portal) {
+		return ddl("DROP INDEX", func(t *translate.Translator, p *portal) {
 			for _, o := range s.Objects {
 				c.dropIndex(rangeVarOf(o), s.MissingOk)
 			}
 		})
 	case pg.ObjectType_OBJECT_SCHEMA:
-		return ddl("DROP SCHEMA", func(t *translator, p *portal) {
+		return ddl("DROP SCHEMA", func(t *translate.Translator, p *portal) {
 			for _, o := range s.Objects {
 				c.dropSchema(o.GetString_().GetSval(), s.MissingOk, cascade)
 			}
 		})
 	case pg.ObjectType_OBJECT_VIEW:
-		return ddl("DROP VIEW", func(t *translator, p *portal) { c.dropView(t, s) })
+		return ddl("DROP VIEW", func(t *translate.Translator, p *portal) { c.dropView(t, s) })
 	case pg.ObjectType_OBJECT_SEQUENCE, pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_FUNCTION:
 		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_SEQUENCE: "sequence", pg.ObjectType_OBJECT_TYPE: "type", pg.ObjectType_OBJECT_FUNCTION: "function"}[s.RemoveType]
 		code := sqlstate.UndefinedTable
@@ -55,7 +56,7 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 		if what == "function" {
 			return nil, value.Unsupported("DROP FUNCTION")
 		}
-		return ddl("DROP "+strings.ToUpper(what), func(t *translator, p *portal) {
+		return ddl("DROP "+strings.ToUpper(what), func(t *translate.Translator, p *portal) {
 			for _, o := range s.Objects {
 				name := ""
 				if tn := o.GetTypeName(); tn != nil {
@@ -88,7 +89,7 @@ func rangeVarOf(o *pg.Node) *pg.RangeVar {
 }
 
 // findForDrop finds a table; with missingOK its absence is a notice.
-func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what string) *catalog.Table {
+func (c *Conn) findForDrop(t *translate.Translator, r *pg.RangeVar, missingOK bool, what string) *catalog.Table {
 	if r.Schemaname != "" && c.names.Catalog.Schemas[r.Schemaname] == nil {
 		if missingOK {
 			c.notice("00000", "schema \"%s\" does not exist, skipping", r.Schemaname)
@@ -98,10 +99,10 @@ func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what s
 	}
 	var d *catalog.Table
 	if r.Schemaname != "" {
-		d = t.names.Lookup(r.Schemaname, r.Relname)
+		d = t.Names.Lookup(r.Schemaname, r.Relname)
 	} else {
-		for _, s := range append([]string{catalog.SchemaPgCatalog}, t.names.Path...) {
-			if d = t.names.Lookup(s, r.Relname); d != nil {
+		for _, s := range append([]string{catalog.SchemaPgCatalog}, t.Names.Path...) {
+			if d = t.Names.Lookup(s, r.Relname); d != nil {
 				break
 			}
 		}

@@ -10,11 +10,12 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (c *Conn) makeIndex(t *translator, d *catalog.Table, ix *catalog.Index) {
+func (c *Conn) makeIndex(t *translate.Translator, d *catalog.Table, ix *catalog.Index) {
 	var cols []string
 	for _, ic := range ix.Columns {
 		s := d.ByNum(ic.Num).Indexed()
@@ -29,7 +30,7 @@ func (c *Conn) makeIndex(t *translator, d *catalog.Table, ix *catalog.Index) {
 	}
 	sql := word + quote.Ident(catalog.SQLName(d.Schema, ix.Name)) + " ON " + quote.Ident(d.SQLName()) + " (" + strings.Join(cols, ", ") + ")"
 	if ix.Where != "" {
-		sql += " WHERE " + c.checkSQL(d, ix.Where)
+		sql += " WHERE " + t.Check(d, ix.Where)
 	}
 	if err := c.exec(sql); err != nil {
 		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
@@ -92,8 +93,8 @@ func operatorClass(col *catalog.Column, names []*pg.Node) string {
 	return name
 }
 
-func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
-	d := t.findTable(s.Relation)
+func (c *Conn) createIndex(t *translate.Translator, s *pg.IndexStmt) {
+	d := t.FindTable(s.Relation)
 	if d.System != nil || d.Static {
 		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
 	}
@@ -139,7 +140,7 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	}
 	if s.WhereClause != nil {
 		ix.Where = syntax.Deparse(s.WhereClause)
-		c.checkSQL(d, ix.Where)
+		t.Check(d, ix.Where)
 	}
 	ix.Name = s.Idxname
 	if ix.Name == "" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -83,7 +84,7 @@ func (c *Conn) planRaw(raw *pg.RawStmt, text string, oids []uint32, fixed bool, 
 			if o == 0 {
 				o = pgoid.Text
 			}
-			p.params = append(p.params, o)
+			p.Params = append(p.Params, o)
 		}
 		return p, nil
 	}
@@ -101,7 +102,7 @@ func (p *plan) exitsFailed() bool {
 	if p.empty {
 		return true
 	}
-	return p.kind == controlPlan && (p.tag == "COMMIT" || p.tag == "ROLLBACK" || p.tag == "PREPARE TRANSACTION")
+	return p.kind == controlPlan && (p.Tag == "COMMIT" || p.Tag == "ROLLBACK" || p.Tag == "PREPARE TRANSACTION")
 }
 
 func (c *Conn) simpleQuery(body []byte) error {
@@ -171,8 +172,8 @@ func (c *Conn) runScript() {
 		if err != nil {
 			return err
 		}
-		if p.plan.returns && p.copy == nil {
-			c.out = appendRowDescription(c.out, p.plan.cols, nil)
+		if p.plan.Returns && p.copy == nil {
+			c.out = appendRowDescription(c.out, p.plan.Columns, nil)
 		}
 		c.active, c.activeN, c.simple = p, 0, true
 		c.startTimer()
@@ -231,7 +232,7 @@ func (c *Conn) parse(body []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := c.prepared.Add(name, &prepared{text: text, oids: oids, plan: p, cols: p.cols}, len(text)); err != nil {
+	if err := c.prepared.Add(name, &prepared{text: text, oids: oids, plan: p, cols: p.Columns}, len(text)); err != nil {
 		return err
 	}
 	p.pins++
@@ -251,8 +252,8 @@ func (c *Conn) bind(body []byte) error {
 	switch n, err := m.Counts(); {
 	case err != nil:
 		return err
-	case n != len(s.plan.params):
-		return pgbackend.Unsupplied(n, string(m.Statement), len(s.plan.params))
+	case n != len(s.plan.Params):
+		return pgbackend.Unsupplied(n, string(m.Statement), len(s.plan.Params))
 	case c.tx.block == txFailed && !s.plan.exitsFailed():
 		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
 	}
@@ -269,12 +270,12 @@ func (c *Conn) bind(body []byte) error {
 	if err := m.Args(); err != nil {
 		return err
 	}
-	if p.args, err = c.boundArgs(s.plan.params, &m); err != nil {
+	if p.args, err = c.boundArgs(s.plan.Params, &m); err != nil {
 		return err
 	}
 	p.formats = m.ResultFormats()
-	if p.plan.returns {
-		if err := wire.CheckResults(p.formats, len(p.plan.cols)); err != nil {
+	if p.plan.Returns {
+		if err := wire.CheckResults(p.formats, len(p.plan.Columns)); err != nil {
 			return err
 		}
 	}
@@ -323,7 +324,7 @@ func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []value.Dat
 
 // textParam reads a parameter in text format.
 func (c *Conn) textParam(oid uint32, text string) (value.Datum, error) {
-	if isReg(oid) {
+	if translate.IsReg(oid) {
 		i, err := c.names.RegIn(oid, text)
 		return value.Int(i), err
 	}
@@ -340,8 +341,8 @@ func (c *Conn) describe(body []byte) error {
 		switch {
 		case !ok:
 			return pgbackend.NoPortal(string(name))
-		case p.plan.returns:
-			c.out = appendRowDescription(c.out, p.plan.cols, p.formats)
+		case p.plan.Returns:
+			c.out = appendRowDescription(c.out, p.plan.Columns, p.formats)
 		default:
 			c.out = wire.AppendEmpty(c.out, wire.NoData)
 		}
@@ -370,11 +371,11 @@ func (c *Conn) describe(body []byte) error {
 			return err
 		}
 	}
-	c.out = wire.AppendParameterDescription(c.out, s.plan.params)
-	if !s.plan.returns {
+	c.out = wire.AppendParameterDescription(c.out, s.plan.Params)
+	if !s.plan.Returns {
 		c.out = wire.AppendEmpty(c.out, wire.NoData)
 	} else {
-		c.out = appendRowDescription(c.out, s.plan.cols, nil)
+		c.out = appendRowDescription(c.out, s.plan.Columns, nil)
 	}
 	return nil
 }

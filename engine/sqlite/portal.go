@@ -9,6 +9,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -107,7 +108,7 @@ func (c *Conn) stmtOf(p *plan) (*sqlite.Stmt, error) {
 		p.idle = p.idle[:n-1]
 		return s, nil
 	}
-	s, _, err := c.db.PrepareTransient(p.sql)
+	s, _, err := c.db.PrepareTransient(p.SQL)
 	return s, err
 }
 
@@ -136,17 +137,17 @@ func (c *Conn) closePortals() {
 // run prepares and starts the portal's statement: parameters bound, the
 // transaction open, no row stepped yet.
 func (c *Conn) run(p *portal) error {
-	c.verb, _, _ = strings.Cut(p.plan.tag, " ")
-	if p.plan.locks {
+	c.verb, _, _ = strings.Cut(p.plan.Tag, " ")
+	if p.plan.Locks {
 		c.verb = "SELECT FOR UPDATE"
 	}
-	if err := c.begin(p.plan.write || p.plan.locks); err != nil {
+	if err := c.begin(p.plan.Write || p.plan.Locks); err != nil {
 		return err
 	}
 	if err := c.refresh(p); err != nil {
 		return err
 	}
-	for _, s := range p.plan.systems {
+	for _, s := range p.plan.Systems {
 		if err := c.fillSystem(s); err != nil {
 			return err
 		}
@@ -162,7 +163,7 @@ func (c *Conn) run(p *portal) error {
 		}
 	}
 	p.started = true
-	if p.plan.onceEach {
+	if p.plan.OnceEach {
 		p.seen = map[int64]bool{}
 		if err := c.cachedExec("SAVEPOINT cleave_once"); err != nil {
 			return err
@@ -182,7 +183,7 @@ func (c *Conn) refresh(p *portal) error {
 		if p.plan.generation == c.names.Catalog.Generation {
 			return nil
 		}
-		n, err := c.planFor(p.plan.text, p.plan.params, false)
+		n, err := c.planFor(p.plan.text, p.plan.Params, false)
 		if err != nil {
 			return err
 		}
@@ -193,14 +194,14 @@ func (c *Conn) refresh(p *portal) error {
 	if err != nil {
 		return err
 	}
-	if !sameColumns(n.cols, p.plan.cols) {
+	if !sameColumns(n.Columns, p.plan.Columns) {
 		return sqlstate.ChangedResult()
 	}
-	if len(n.params) != len(p.plan.params) {
+	if len(n.Params) != len(p.plan.Params) {
 		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change parameter types")
 	}
-	for i := range n.params {
-		if n.params[i] != p.plan.params[i] {
+	for i := range n.Params {
+		if n.Params[i] != p.plan.Params[i] {
 			return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change parameter types")
 		}
 	}
@@ -212,12 +213,12 @@ func (c *Conn) refresh(p *portal) error {
 	return nil
 }
 
-func sameColumns(a, b []outColumn) bool {
+func sameColumns(a, b []translate.Column) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if a[i].name != b[i].name || a[i].typ != b[i].typ || a[i].mod != b[i].mod {
+		if a[i].Name != b[i].Name || a[i].Type != b[i].Type || a[i].Mod != b[i].Mod {
 			return false
 		}
 	}
@@ -228,7 +229,7 @@ func sameColumns(a, b []outColumn) bool {
 func (c *Conn) startExecute(p *portal, max int32, simple bool) error {
 	if p.done {
 		c.active, c.activeN, c.simple = nil, 0, simple
-		if p.plan.returns {
+		if p.plan.Returns {
 			c.out = wire.AppendCommandComplete(c.out, p.commandTag(0))
 			return nil
 		}
@@ -256,10 +257,10 @@ func (p *portal) commandTag(n int64) string {
 	if p.tag != "" {
 		return p.tag
 	}
-	if p.plan.kind != queryPlan && !p.plan.returns {
-		return p.plan.tag
+	if p.plan.kind != queryPlan && !p.plan.Returns {
+		return p.plan.Tag
 	}
-	return p.plan.tag + " " + strconv.FormatInt(n, 10)
+	return p.plan.Tag + " " + strconv.FormatInt(n, 10)
 }
 
 // stepActive steps the active portal until its end, its row limit, or until a
@@ -293,7 +294,7 @@ func (c *Conn) stepRows(p *portal) error {
 		return nil
 	}
 	if p.copy != nil && !p.copy.said {
-		c.out = p.copy.begin(c.out, p.plan.cols)
+		c.out = p.copy.begin(c.out, p.plan.Columns)
 	}
 	for {
 		if p.plan.kind != queryPlan || p.held {
@@ -338,14 +339,14 @@ func (c *Conn) stepRows(p *portal) error {
 			return c.suspend()
 		}
 		if p.seen != nil {
-			id := p.stmt.ColumnInt64(len(p.plan.cols))
+			id := p.stmt.ColumnInt64(len(p.plan.Columns))
 			if p.seen[id] {
 				return sqlstate.New("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time").
 					WithHint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
 			}
 			p.seen[id] = true
 		}
-		if p.plan.returns {
+		if p.plan.Returns {
 			var err error
 			if p.copy != nil {
 				c.out, err = c.appendCopyRow(c.out, p)
@@ -375,7 +376,7 @@ func (c *Conn) suspend() error {
 func (c *Conn) finish(p *portal, sqlStmt bool) error {
 	c.stopTimer()
 	n := p.count
-	if sqlStmt && p.plan.write && p.plan.table != nil {
+	if sqlStmt && p.plan.Write && p.plan.Table != nil {
 		n = int64(c.db.Changes())
 	}
 	if c.env.Err != nil {
@@ -426,9 +427,9 @@ func (c *Conn) stopTimer() {
 // appendRow appends a DataRow from SQLite's row.
 func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 	dst, mark := wire.Begin(dst, wire.DataRow)
-	dst = wire.AppendInt16(dst, int16(len(p.plan.cols)))
-	for i := range p.plan.cols {
-		col := &p.plan.cols[i]
+	dst = wire.AppendInt16(dst, int16(len(p.plan.Columns)))
+	for i := range p.plan.Columns {
+		col := &p.plan.Columns[i]
 		ty := p.stmt.ColumnType(i)
 		if ty == sqlite.TypeNull {
 			dst = append(dst, 0xff, 0xff, 0xff, 0xff)
@@ -439,9 +440,9 @@ func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 		binaryFormat := wire.FormatAt(p.formats, i) == 1
 		var err error
 		switch {
-		case ty == sqlite.TypeInteger && col.class == value.ClassInt && !binaryFormat && (col.typ == pgoid.Int8 || col.typ == pgoid.Int4 || col.typ == pgoid.Int2):
+		case ty == sqlite.TypeInteger && col.Class == value.ClassInt && !binaryFormat && (col.Type == pgoid.Int8 || col.Type == pgoid.Int4 || col.Type == pgoid.Int2):
 			dst = strconv.AppendInt(dst, p.stmt.ColumnInt64(i), 10)
-		case ty == sqlite.TypeText && (col.class == value.ClassText || col.class == value.ClassBpchar || col.class == value.ClassVoid || col.class == value.ClassJSON && col.typ == pgoid.JSON || !binaryFormat && col.class != value.ClassInt && col.class != value.ClassFloat && col.class != value.ClassBlob && col.class != value.ClassInterval && !isReg(col.typ)):
+		case ty == sqlite.TypeText && (col.Class == value.ClassText || col.Class == value.ClassBpchar || col.Class == value.ClassVoid || col.Class == value.ClassJSON && col.Type == pgoid.JSON || !binaryFormat && col.Class != value.ClassInt && col.Class != value.ClassFloat && col.Class != value.ClassBlob && col.Class != value.ClassInterval && !translate.IsReg(col.Type)):
 			n := p.stmt.ColumnLen(i)
 			if n > value.Max {
 				return dst, value.TooBig()
@@ -450,9 +451,9 @@ func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 			p.stmt.ColumnBytes(i, dst[at+4:])
 		default:
 			var d value.Datum
-			d, _, err = value.OfColumn(p.stmt, i, col.class, nil)
+			d, _, err = value.OfColumn(p.stmt, i, col.Class, nil)
 			if err == nil {
-				dst, err = c.appendValue(dst, col.typ, d, binaryFormat)
+				dst, err = c.appendValue(dst, col.Type, d, binaryFormat)
 			}
 		}
 		if err != nil {
@@ -476,7 +477,7 @@ func (c *Conn) appendValue(dst []byte, typ uint32, d value.Datum, binaryFormat b
 	if binaryFormat {
 		return value.AppendBinary(dst, typ, d, c.env.Loc)
 	}
-	if isReg(typ) {
+	if translate.IsReg(typ) {
 		return append(dst, c.names.RegOut(typ, d.Int)...), nil
 	}
 	return value.Append(dst, typ, d, c.env.Loc)
@@ -493,7 +494,7 @@ func (c *Conn) appendStaticRow(dst []byte, p *portal, row []value.Datum) ([]byte
 		at := len(dst)
 		dst = append(dst, 0, 0, 0, 0)
 		var err error
-		if dst, err = c.appendValue(dst, p.plan.cols[i].typ, d, wire.FormatAt(p.formats, i) == 1); err != nil {
+		if dst, err = c.appendValue(dst, p.plan.Columns[i].Type, d, wire.FormatAt(p.formats, i) == 1); err != nil {
 			return dst[:mark-1], err
 		}
 		binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
@@ -502,20 +503,20 @@ func (c *Conn) appendStaticRow(dst []byte, p *portal, row []value.Datum) ([]byte
 }
 
 // appendRowDescription describes a plan's columns, with the formats of a Bind.
-func appendRowDescription(dst []byte, cols []outColumn, formats []int16) []byte {
+func appendRowDescription(dst []byte, cols []translate.Column, formats []int16) []byte {
 	dst, mark := wire.Begin(dst, wire.RowDescription)
 	dst = wire.AppendInt16(dst, int16(len(cols)))
 	for i, col := range cols {
-		dst = wire.AppendString(dst, col.name)
-		dst = wire.AppendInt32(dst, int32(col.table))
-		dst = wire.AppendInt16(dst, col.attnum)
-		dst = wire.AppendInt32(dst, int32(col.typ))
+		dst = wire.AppendString(dst, col.Name)
+		dst = wire.AppendInt32(dst, int32(col.Table))
+		dst = wire.AppendInt16(dst, col.Attnum)
+		dst = wire.AppendInt32(dst, int32(col.Type))
 		size := int16(-1)
-		if t := value.Builtin.Type(col.typ); t != nil {
+		if t := value.Builtin.Type(col.Type); t != nil {
 			size = t.Size
 		}
 		dst = wire.AppendInt16(dst, size)
-		dst = wire.AppendInt32(dst, col.mod)
+		dst = wire.AppendInt32(dst, col.Mod)
 		dst = wire.AppendInt16(dst, wire.FormatAt(formats, i))
 	}
 	return wire.End(dst, mark)

@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -406,7 +407,7 @@ func splitPath(v string) []string {
 // planControl recognises the statements that neither read nor change rows.
 func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 	control := func(tag string, fn func(c *Conn, p *portal) error) (*plan, error) {
-		return &plan{text: text, tag: tag, kind: controlPlan, util: fn}, nil
+		return &plan{Statement: translate.Statement{Tag: tag}, text: text, kind: controlPlan, util: fn}, nil
 	}
 	switch s := raw.Stmt.GetNode().(type) {
 	case *pg.Node_TransactionStmt:
@@ -738,15 +739,15 @@ func (c *Conn) show(name string) (shown, value string, err error) {
 }
 
 func (c *Conn) planShow(s *pg.VariableShowStmt, text string) (*plan, error) {
-	col := func(names ...string) []outColumn {
-		var out []outColumn
+	col := func(names ...string) []translate.Column {
+		var out []translate.Column
 		for _, n := range names {
-			out = append(out, outColumn{name: n, typ: pgoid.Text, mod: -1, class: value.ClassText})
+			out = append(out, translate.Column{Name: n, Type: pgoid.Text, Mod: -1, Class: value.ClassText})
 		}
 		return out
 	}
 	if strings.EqualFold(s.Name, "all") {
-		return &plan{text: text, tag: "SHOW", kind: controlPlan, returns: true, cols: col("name", "setting", "description"), util: func(c *Conn, p *portal) error {
+		return &plan{Statement: translate.Statement{Tag: "SHOW", Returns: true, Columns: col("name", "setting", "description")}, text: text, kind: controlPlan, util: func(c *Conn, p *portal) error {
 			for _, n := range settingNames() {
 				d := settingByName[n]
 				_, v, _ := c.show(n)
@@ -761,7 +762,7 @@ func (c *Conn) planShow(s *pg.VariableShowStmt, text string) (*plan, error) {
 		return nil, err
 	}
 	name := s.Name
-	return &plan{text: text, tag: "SHOW", kind: controlPlan, returns: true, cols: col(shown), util: func(c *Conn, p *portal) error {
+	return &plan{Statement: translate.Statement{Tag: "SHOW", Returns: true, Columns: col(shown)}, text: text, kind: controlPlan, util: func(c *Conn, p *portal) error {
 		_, v, err := c.show(name)
 		p.rows, p.tag = [][]value.Datum{{value.Text(v)}}, "SHOW"
 		return err

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
+	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -22,38 +22,7 @@ import (
 // translated with its query in its place. The query is kept with the schemas of its
 // tables, so that it means the same whatever the search_path.
 
-// viewColumns are the columns of a view's query, under the names given.
-func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []catalog.Column {
-	s := t.scope
-	t.scope = nil
-	q := t.query(query, queryOptions{resolve: true})
-	t.scope = s
-	if len(names) > len(q.targets) {
-		fault.Raisef(sqlstate.SyntaxError, "CREATE VIEW specifies more column names than columns")
-	}
-	if len(t.params) > 0 {
-		fault.Raisef(sqlstate.UndefinedParameter, "there is no parameter $1")
-	}
-	var cols []catalog.Column
-	for i, target := range q.targets {
-		name := target.name
-		if i < len(names) {
-			name = names[i].GetString_().GetSval()
-		}
-		for _, o := range cols {
-			if o.Name == name {
-				fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", name)
-			}
-		}
-		if value.ClassOf(target.e.typ) == value.ClassNone {
-			fault.Refuse("CLV-2195", "a view with a column of type %s", value.TypeName(target.e.typ))
-		}
-		cols = append(cols, catalog.Column{Num: int16(i + 1), Name: name, Type: target.e.typ, Mod: target.e.mod})
-	}
-	return cols
-}
-
-func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
+func (c *Conn) createView(t *translate.Translator, s *pg.ViewStmt) {
 	switch {
 	case s.View.Relpersistence == "t":
 		fault.Refuse("CLV-2196", "a temporary view")
@@ -69,7 +38,7 @@ func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 	if old == nil || !s.Replace {
 		c.checkNewName(schema, name)
 	}
-	d := &catalog.Table{Schema: schema, Name: name, Columns: c.viewColumns(t, s.Query, s.Aliases), Viewed: &catalog.View{}}
+	d := &catalog.Table{Schema: schema, Name: name, Columns: t.ViewColumns(s.Query, s.Aliases), Viewed: &catalog.View{}}
 	if len(d.Columns) == 0 {
 		fault.Refuse("CLV-2200", "a view without columns")
 	}
@@ -168,7 +137,7 @@ func replaces(old, d *catalog.Table) {
 }
 
 // qualify names the schemas of the tables in a view's query, and notes them.
-func (c *Conn) qualify(t *translator, query *pg.Node, v *catalog.View) {
+func (c *Conn) qualify(t *translate.Translator, query *pg.Node, v *catalog.View) {
 	ctes := map[string]bool{}
 	syntax.Each(query.ProtoReflect(), func(m protoreflect.Message) {
 		switch x := m.Interface().(type) {
@@ -186,12 +155,12 @@ func (c *Conn) qualify(t *translator, query *pg.Node, v *catalog.View) {
 			return
 		}
 		if r.Schemaname == "" && ctes[r.Relname] {
-			if slices.ContainsFunc(t.names.Path, func(s string) bool { return t.names.Lookup(s, r.Relname) != nil }) {
+			if slices.ContainsFunc(t.Names.Path, func(s string) bool { return t.Names.Lookup(s, r.Relname) != nil }) {
 				fault.Refuse("CLV-2202", "a view with a WITH query that is named like a table")
 			}
 			return
 		}
-		d := t.findRelation(r)
+		d := t.FindRelation(r)
 		if d.Relation {
 			fault.Refuse("CLV-2203", "a view of a temporary relation")
 		}
@@ -200,46 +169,6 @@ func (c *Conn) qualify(t *translator, query *pg.Node, v *catalog.View) {
 			v.Refs = append(v.Refs, d.OID)
 		}
 	})
-}
-
-// viewItem translates a view in FROM: it sees nothing of the statement around it.
-func (t *translator) viewItem(v *pg.RangeVar, d *catalog.Table) (string, *rte) {
-	tree, err := syntax.Tree(d.Viewed.Query)
-	if err != nil || len(tree.Stmts) != 1 {
-		fault.Raisef(sqlstate.DataCorrupted, "the definition of the view \"%s\" cannot be read", d.Name)
-	}
-	scope, text := t.scope, t.text
-	t.scope, t.text = nil, ""
-	q := t.query(tree.Stmts[0].Stmt, queryOptions{resolve: true})
-	t.scope, t.text = scope, text
-	if q.volatile {
-		fault.Refuse("CLV-2204", "a volatile function in a view")
-	}
-	if len(q.targets) < len(d.Columns) {
-		fault.Raisef(sqlstate.DataCorrupted, "the definition of the view \"%s\" has other columns now", d.Name)
-	}
-	alias := t.alias()
-	r := &rte{alias: v.Relname, schema: d.Schema, sql: alias}
-	if v.Alias != nil {
-		r.alias, r.schema = v.Alias.Aliasname, ""
-	}
-	for i, col := range d.Columns {
-		e := q.targets[i].e
-		if e.typ != col.Type {
-			fault.Raisef(sqlstate.DataCorrupted, "column \"%s\" of the view \"%s\" has another type now", col.Name, d.Name)
-		}
-		r.cols = append(r.cols, rteCol{name: col.Name, sql: alias + ".c" + fmt.Sprint(i+1), typ: e.typ, mod: e.mod, notNull: e.notNull, table: d.OID, attnum: col.Num})
-	}
-	t.renameColumns(r, v.Alias)
-	return "(" + q.sql() + ") AS " + alias, r
-}
-
-// notView refuses what is for tables only.
-func notView(d *catalog.Table) {
-	if d.Viewed != nil {
-		fault.Raise(sqlstate.Refusal("CLV-2205", `the relation "%s" is a view: on a SQLite shard it can only be read`, d.Name).
-			WithHint("Name the table."))
-	}
 }
 
 // usedByViews refuses to change columns and names that views rely on.
@@ -300,7 +229,7 @@ func (c *Conn) dependentViews(list []*catalog.Table, going map[uint32]bool, what
 }
 
 // dropView is DROP VIEW.
-func (c *Conn) dropView(t *translator, s *pg.DropStmt) {
+func (c *Conn) dropView(t *translate.Translator, s *pg.DropStmt) {
 	var list []*catalog.Table
 	for _, o := range s.Objects {
 		r := rangeVarOf(o)

@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"fmt"
@@ -45,7 +45,7 @@ type queryOptions struct {
 }
 
 // query translates a SELECT statement in a scope of its own.
-func (t *translator) query(n *pg.Node, o queryOptions) *query {
+func (t *Translator) query(n *pg.Node, o queryOptions) *query {
 	t.enter()
 	defer t.leave()
 	s := n.GetSelectStmt()
@@ -55,7 +55,7 @@ func (t *translator) query(n *pg.Node, o queryOptions) *query {
 	return t.selectStmt(s, o)
 }
 
-func (t *translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
+func (t *Translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
 	v := t.volatile
 	t.push()
 	defer t.pop()
@@ -87,7 +87,7 @@ func (t *translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
 }
 
 // lockedRelations checks the names after FOR UPDATE OF.
-func (t *translator) lockedRelations(l *pg.LockingClause, s *pg.SelectStmt) {
+func (t *place) lockedRelations(l *pg.LockingClause, s *pg.SelectStmt) {
 	names := map[string]bool{}
 	var from func(n *pg.Node)
 	from = func(n *pg.Node) {
@@ -119,7 +119,7 @@ func (t *translator) lockedRelations(l *pg.LockingClause, s *pg.SelectStmt) {
 	}
 }
 
-func (t *translator) withClause(w *pg.WithClause) string {
+func (t *Translator) withClause(w *pg.WithClause) string {
 	if w == nil {
 		return ""
 	}
@@ -141,7 +141,7 @@ func (t *translator) withClause(w *pg.WithClause) string {
 		if sel == nil {
 			fault.Refuse("CLV-2143", "WITH ... that changes data")
 		}
-		if w.Recursive && sel.Op == pg.SetOperation_SETOP_UNION && t.mentions(sel.Rarg, c.Ctename) {
+		if w.Recursive && sel.Op == pg.SetOperation_SETOP_UNION && mentions(sel.Rarg, c.Ctename) {
 			q = t.recursiveCTE(x, c, sel)
 		} else {
 			// Without RECURSIVE the query cannot see itself.
@@ -169,7 +169,7 @@ func (t *translator) withClause(w *pg.WithClause) string {
 	return word + strings.Join(parts, ", ") + " "
 }
 
-func (t *translator) cteColumns(q *query, c *pg.CommonTableExpr) []rteCol {
+func (t *place) cteColumns(q *query, c *pg.CommonTableExpr) []rteCol {
 	if len(c.Aliascolnames) > len(q.targets) {
 		t.failAt(c.Location, "42P10", "WITH query \"%s\" has %d columns available but %d columns specified", c.Ctename, len(q.targets), len(c.Aliascolnames))
 	}
@@ -184,12 +184,12 @@ func (t *translator) cteColumns(q *query, c *pg.CommonTableExpr) []rteCol {
 }
 
 // mentions reports whether a query names a relation (a CTE's reference to itself).
-func (t *translator) mentions(s *pg.SelectStmt, name string) bool {
+func mentions(s *pg.SelectStmt, name string) bool {
 	if s == nil {
 		return false
 	}
 	if s.Larg != nil {
-		return t.mentions(s.Larg, name) || t.mentions(s.Rarg, name)
+		return mentions(s.Larg, name) || mentions(s.Rarg, name)
 	}
 	var in func(n *pg.Node) bool
 	in = func(n *pg.Node) bool {
@@ -199,7 +199,7 @@ func (t *translator) mentions(s *pg.SelectStmt, name string) bool {
 		case *pg.Node_JoinExpr:
 			return in(x.JoinExpr.Larg) || in(x.JoinExpr.Rarg)
 		case *pg.Node_RangeSubselect:
-			return t.mentions(x.RangeSubselect.Subquery.GetSelectStmt(), name)
+			return mentions(x.RangeSubselect.Subquery.GetSelectStmt(), name)
 		}
 		return false
 	}
@@ -211,7 +211,7 @@ func (t *translator) mentions(s *pg.SelectStmt, name string) bool {
 	return false
 }
 
-func (t *translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStmt) *query {
+func (t *Translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStmt) *query {
 	x.recursive = true
 	if len(s.SortClause) > 0 || s.LimitCount != nil || s.LimitOffset != nil {
 		fault.Refuse("CLV-2144", "ORDER BY or LIMIT of a recursive query")
@@ -347,7 +347,7 @@ func writeValues(b *strings.Builder, rows [][]expr) {
 	}
 }
 
-func (t *translator) valuesQuery(s *pg.SelectStmt, o queryOptions) *query {
+func (t *Translator) valuesQuery(s *pg.SelectStmt, o queryOptions) *query {
 	q := &query{}
 	width := -1
 	for _, l := range s.ValuesLists {
@@ -384,7 +384,7 @@ var setOps = map[pg.SetOperation]string{
 	pg.SetOperation_SETOP_UNION: "UNION", pg.SetOperation_SETOP_INTERSECT: "INTERSECT", pg.SetOperation_SETOP_EXCEPT: "EXCEPT",
 }
 
-func (t *translator) setOperation(s *pg.SelectStmt, o queryOptions) *query {
+func (t *Translator) setOperation(s *pg.SelectStmt, o queryOptions) *query {
 	op := setOps[s.Op]
 	if s.All && op != "UNION" {
 		fault.Refuse("CLV-2149", "%s ALL", op)
@@ -413,7 +413,7 @@ func (t *translator) setOperation(s *pg.SelectStmt, o queryOptions) *query {
 
 // retarget replaces a target of a query that may be a set operation or VALUES
 // itself: then the conversion goes around it.
-func (t *translator) retarget(q *query, i int, e expr) {
+func (t *converter) retarget(q *query, i int, e expr) {
 	if q.op == "" && q.values == nil && !q.distinct {
 		q.targets[i].e = e
 		return
@@ -440,8 +440,8 @@ func (t *translator) retarget(q *query, i int, e expr) {
 	q.targets[i].e = t.coerce(expr{sql: "z.c" + strconv.Itoa(i+1), typ: from.typ, mod: from.mod}, e.typ, e.mod, pgcatalog.Implicit)
 }
 
-func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
-	s = t.setReturning(s)
+func (t *Translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
+	s = setReturning(s)
 	q := &query{}
 	sc := t.scope
 	sel := sc.sel
@@ -531,7 +531,7 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 
 // setReturning moves a set-returning function that is the whole SELECT into FROM,
 // which gives the same rows.
-func (t *translator) setReturning(s *pg.SelectStmt) *pg.SelectStmt {
+func setReturning(s *pg.SelectStmt) *pg.SelectStmt {
 	if len(s.FromClause) > 0 || len(s.TargetList) != 1 || s.WhereClause != nil || len(s.GroupClause) > 0 {
 		return s
 	}
@@ -566,7 +566,7 @@ func (t *translator) setReturning(s *pg.SelectStmt) *pg.SelectStmt {
 // outerUse marks a column that a subquery uses.
 const outerUse = "\x00"
 
-func (t *translator) checkGrouping(sel *selectState, grouped bool) {
+func (t *place) checkGrouping(sel *selectState, grouped bool) {
 	if !grouped && !sel.hasAgg {
 		return
 	}
@@ -580,7 +580,7 @@ func (t *translator) checkGrouping(sel *selectState, grouped bool) {
 }
 
 // where translates a WHERE condition; NULL and false are alike there.
-func (t *translator) where(n *pg.Node) string {
+func (t *Translator) where(n *pg.Node) string {
 	sel := t.scope.sel
 	sel.clause, t.nullIsFalse = "WHERE", true
 	u := len(sel.ungrouped)
@@ -600,7 +600,7 @@ func notPlace(key string) string {
 }
 
 // groupBy translates GROUP BY and registers what is grouped.
-func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
+func (t *Translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 	sel := t.scope.sel
 	if s.GroupDistinct {
 		fault.Refuse("CLV-2155", "GROUP BY DISTINCT")
@@ -627,7 +627,7 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 			name := c.Fields[0].GetString_().GetSval()
 			if t.hasColumn(name) {
 				e = t.expr(n)
-			} else if tg := t.findTarget(s, name); tg != nil {
+			} else if tg := findTarget(s, name); tg != nil {
 				e = t.expr(tg)
 			} else {
 				e = t.expr(n)
@@ -678,7 +678,7 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 
 // hasColumn reports whether the innermost scope has an input column of the name:
 // only those win over output columns.
-func (t *translator) hasColumn(name string) bool {
+func (t *scopes) hasColumn(name string) bool {
 	for _, r := range t.scope.rtes {
 		for i := range r.cols {
 			if r.cols[i].name == name && !r.cols[i].hidden {
@@ -689,7 +689,7 @@ func (t *translator) hasColumn(name string) bool {
 	return false
 }
 
-func (t *translator) findTarget(s *pg.SelectStmt, name string) *pg.Node {
+func findTarget(s *pg.SelectStmt, name string) *pg.Node {
 	for _, n := range s.TargetList {
 		rt := n.GetResTarget()
 		if rt.Name == name {
@@ -699,7 +699,7 @@ func (t *translator) findTarget(s *pg.SelectStmt, name string) *pg.Node {
 	return nil
 }
 
-func (t *translator) targetList(list []*pg.Node, o queryOptions) []target {
+func (t *Translator) targetList(list []*pg.Node, o queryOptions) []target {
 	var out []target
 	for _, n := range list {
 		rt := n.GetResTarget()

@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (t *translator) operatorExpr(a *pg.A_Expr) expr {
+func (t *Translator) operatorExpr(a *pg.A_Expr) expr {
 	nif := t.nullIsFalse
 	if a.Kind != pg.A_Expr_Kind_AEXPR_OP_ANY && a.Kind != pg.A_Expr_Kind_AEXPR_OP_ALL {
 		t.nullIsFalse = false
@@ -111,7 +111,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 	return expr{}
 }
 
-func (t *translator) prefix(op string, a *pg.A_Expr) expr {
+func (t *Translator) prefix(op string, a *pg.A_Expr) expr {
 	// -2147483648 and its like are one literal in meaning.
 	if c := a.Rexpr.GetAConst(); c != nil && op == "-" {
 		switch v := c.Val.(type) {
@@ -120,7 +120,7 @@ func (t *translator) prefix(op string, a *pg.A_Expr) expr {
 			return expr{sql: value.Int(i).Literal(), typ: pgoid.Int4, mod: -1, constant: true, notNull: true}
 		case *pg.A_Const_Fval:
 			// PostgreSQL reads the number first: 9223372036854775808 is numeric.
-			e := t.constant(c)
+			e := constant(c)
 			if e.typ == pgoid.Int8 {
 				return expr{sql: value.Int(-e.intValue).Literal(), typ: pgoid.Int8, mod: -1, constant: true, notNull: true}
 			}
@@ -137,7 +137,7 @@ func (t *translator) prefix(op string, a *pg.A_Expr) expr {
 	return t.emitOperator(o, nil, r, a.Location)
 }
 
-func (t *translator) noOperator(op string, l, r uint32, ambiguous bool, loc int32) {
+func (t *place) noOperator(op string, l, r uint32, ambiguous bool, loc int32) {
 	name := op + " " + value.TypeName(r)
 	if l != 0 {
 		name = value.TypeName(l) + " " + name
@@ -151,7 +151,7 @@ func (t *translator) noOperator(op string, l, r uint32, ambiguous bool, loc int3
 }
 
 // binary translates an infix operator.
-func (t *translator) binary(op string, l, r expr, loc int32) expr {
+func (t *Translator) binary(op string, l, r expr, loc int32) expr {
 	if l.row != nil || r.row != nil {
 		return t.rowCompare(op, l, r, loc)
 	}
@@ -164,9 +164,9 @@ func (t *translator) binary(op string, l, r expr, loc int32) expr {
 
 var comparisons = map[string]string{"=": "=", "<>": "<>", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
 
-// sameRepresentation reports whether SQLite compares values of the two types as
+// SameRepresentation reports whether SQLite compares values of the two types as
 // PostgreSQL's cross-type operator does.
-func sameRepresentation(a, b uint32) bool {
+func SameRepresentation(a, b uint32) bool {
 	if a == b {
 		return true
 	}
@@ -175,7 +175,7 @@ func sameRepresentation(a, b uint32) bool {
 	return ints(a) && ints(b) || texts(a) && texts(b)
 }
 
-func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc int32) expr {
+func (t *Translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc int32) expr {
 	proc := value.Builtin.Function(o.Function)
 	if proc == nil {
 		fault.Refuse("CLV-2121", "the operator %s", o.Name)
@@ -185,7 +185,7 @@ func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc in
 	if l != nil {
 		args, in = []expr{*l, r}, []uint32{o.Left, o.Right}
 	}
-	want := t.polymorphic(in, args, o.Result)
+	want := polymorphic(in, args, o.Result)
 	for i := range args {
 		args[i] = t.coerce(args[i], want.args[i], -1, pgcatalog.Implicit)
 	}
@@ -200,7 +200,7 @@ func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc in
 		if mixed, ok := t.mixedDates(a, b); ok {
 			a, b = mixed[0], mixed[1]
 		}
-		if sameRepresentation(a.typ, b.typ) && (value.Comparable(a.typ) || value.ClassOf(a.typ) == value.ClassBpchar) {
+		if SameRepresentation(a.typ, b.typ) && (value.Comparable(a.typ) || value.ClassOf(a.typ) == value.ClassBpchar) {
 			e.sql = "(" + comparand(a) + " " + cmp + " " + comparand(b) + ")"
 			return e
 		}
@@ -234,7 +234,7 @@ func exactArray(oid uint32) bool {
 
 // mixedDates brings date, timestamp and timestamptz to one of them, as their
 // cross-type operators do.
-func (t *translator) mixedDates(a, b expr) ([2]expr, bool) {
+func (t *converter) mixedDates(a, b expr) ([2]expr, bool) {
 	order := func(o uint32) int {
 		switch o {
 		case pgoid.Date:
@@ -264,7 +264,7 @@ func (t *translator) mixedDates(a, b expr) ([2]expr, bool) {
 }
 
 // unifyComparison converts two operands to what the comparison operator takes.
-func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, expr) {
+func (t *Translator) unifyComparison(op string, l, r expr, loc int32) (expr, expr) {
 	o, ambiguous := value.Builtin.Infix(op, l.typ, r.typ)
 	if o == nil {
 		t.noOperator(op, l.typ, r.typ, ambiguous, loc)
@@ -273,14 +273,14 @@ func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, exp
 	if m, ok := t.mixedDates(l, r); ok {
 		l, r = m[0], m[1]
 	}
-	if !sameRepresentation(l.typ, r.typ) || !value.Comparable(l.typ) && value.ClassOf(l.typ) != value.ClassBpchar {
+	if !SameRepresentation(l.typ, r.typ) || !value.Comparable(l.typ) && value.ClassOf(l.typ) != value.ClassBpchar {
 		fault.Raise(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(l.typ), value.TypeName(r.typ)).
 			WithHint("Cast both to a type that it compares: see docs/sql-sqlite.md."))
 	}
 	return l, r
 }
 
-func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
+func (t *Translator) rowCompare(op string, l, r expr, loc int32) expr {
 	if l.row == nil || r.row == nil {
 		fault.Refuse("CLV-2124", "a comparison of a row with another kind of value")
 	}
@@ -316,7 +316,7 @@ func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
 	return expr{}
 }
 
-func (t *translator) inList(a *pg.A_Expr, op string) expr {
+func (t *Translator) inList(a *pg.A_Expr, op string) expr {
 	v := t.volatile
 	x := t.expr(a.Lexpr)
 	if t.volatile != v {
@@ -372,7 +372,7 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 }
 
 // tryCommon returns the common type of a list, if all convert to it implicitly.
-func (t *translator) tryCommon(list []expr) (typ uint32, ok bool) {
+func (t *converter) tryCommon(list []expr) (typ uint32, ok bool) {
 	typ, other := value.Builtin.Common(typesOf(list))
 	if other != 0 {
 		return 0, false
@@ -386,7 +386,7 @@ func (t *translator) tryCommon(list []expr) (typ uint32, ok bool) {
 }
 
 // arrayCompare is x op ANY (array) and x op ALL (array).
-func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
+func (t *Translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
 	nif := t.nullIsFalse
 	t.nullIsFalse = false
 	x, arr := t.expr(a.Lexpr), t.expr(a.Rexpr)
@@ -432,7 +432,7 @@ type resolved struct {
 
 // polymorphic replaces anyelement and its family (PostgreSQL manual, section
 // "Polymorphic Types").
-func (t *translator) polymorphic(params []uint32, args []expr, result uint32) resolved {
+func polymorphic(params []uint32, args []expr, result uint32) resolved {
 	types, returns, ok := value.Builtin.Bind(params, typesOf(args), result)
 	if !ok {
 		fault.Raisef(sqlstate.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")

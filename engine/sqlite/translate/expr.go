@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 
 // expr translates an expression. Grouping is checked on the way: an expression
 // that equals a GROUP BY expression takes back the columns it used.
-func (t *translator) expr(n *pg.Node) expr {
+func (t *Translator) expr(n *pg.Node) expr {
 	t.enter()
 	defer t.leave()
 	var sel *selectState
@@ -34,10 +34,10 @@ func (t *translator) expr(n *pg.Node) expr {
 	return e
 }
 
-func (t *translator) exprNode(n *pg.Node) expr {
+func (t *Translator) exprNode(n *pg.Node) expr {
 	switch x := n.GetNode().(type) {
 	case *pg.Node_AConst:
-		return t.constant(x.AConst)
+		return constant(x.AConst)
 	case *pg.Node_ColumnRef:
 		return t.columnRef(x.ColumnRef)
 	case *pg.Node_ParamRef:
@@ -128,7 +128,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 	return expr{}
 }
 
-func (t *translator) exprs(list []*pg.Node) []expr {
+func (t *Translator) exprs(list []*pg.Node) []expr {
 	out := make([]expr, len(list))
 	for i, n := range list {
 		out[i] = t.expr(n)
@@ -136,7 +136,7 @@ func (t *translator) exprs(list []*pg.Node) []expr {
 	return out
 }
 
-func (t *translator) constant(c *pg.A_Const) expr {
+func constant(c *pg.A_Const) expr {
 	if c.Isnull {
 		return nullExpr()
 	}
@@ -172,7 +172,7 @@ func (t *translator) constant(c *pg.A_Const) expr {
 	return expr{}
 }
 
-func (t *translator) columnRef(c *pg.ColumnRef) expr {
+func (t *scopes) columnRef(c *pg.ColumnRef) expr {
 	var parts []string
 	for _, f := range c.Fields {
 		if f.GetAStar() != nil {
@@ -206,7 +206,7 @@ func (t *translator) columnRef(c *pg.ColumnRef) expr {
 	return t.column(parts, c.Location)
 }
 
-func (t *translator) param(p *pg.ParamRef) expr {
+func (t *converter) param(p *pg.ParamRef) expr {
 	n := int(p.Number)
 	if t.inCheck || t.fixed || n < 1 || n > 32766 {
 		if n > 32766 {
@@ -228,12 +228,12 @@ func (t *translator) param(p *pg.ParamRef) expr {
 	return e
 }
 
-func (t *translator) boolean(n *pg.Node, where string) expr {
+func (t *Translator) boolean(n *pg.Node, where string) expr {
 	e := t.expr(n)
 	return t.toBoolean(e, where, nodeLocation(n))
 }
 
-func (t *translator) toBoolean(e expr, where string, loc int32) expr {
+func (t *converter) toBoolean(e expr, where string, loc int32) expr {
 	if e.typ == pgoid.Bool {
 		return e
 	}
@@ -244,7 +244,7 @@ func (t *translator) toBoolean(e expr, where string, loc int32) expr {
 	return r
 }
 
-func (t *translator) boolExpr(b *pg.BoolExpr) expr {
+func (t *Translator) boolExpr(b *pg.BoolExpr) expr {
 	nif := t.nullIsFalse
 	defer func() { t.nullIsFalse = nif }()
 	switch b.Boolop {
@@ -276,13 +276,13 @@ func balanced(parts []string, op string) string {
 	return "(" + balanced(parts[:mid], op) + op + balanced(parts[mid:], op) + ")"
 }
 
-func (t *translator) typeCast(c *pg.TypeCast) expr {
+func (t *Translator) typeCast(c *pg.TypeCast) expr {
 	if whole, mod, ok := intervalOfUnit(c); ok {
 		e := t.typeCast(whole)
 		e.mod = mod
 		return e
 	}
-	oid, mod := t.typeOf(c.TypeName)
+	oid, mod := t.TypeOf(c.TypeName)
 	if a := c.Arg.GetAArrayExpr(); a != nil && value.Builtin.Element(oid) != 0 {
 		e := t.arrayExpr(a, value.Builtin.Element(oid), mod)
 		e = t.coerce(e, oid, mod, pgcatalog.Explicit)
@@ -316,7 +316,7 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 	return r
 }
 
-func (t *translator) caseExpr(c *pg.CaseExpr) expr {
+func (t *Translator) caseExpr(c *pg.CaseExpr) expr {
 	nif := t.nullIsFalse
 	t.nullIsFalse = false
 	defer func() { t.nullIsFalse = nif }()
@@ -368,7 +368,7 @@ func (t *translator) caseExpr(c *pg.CaseExpr) expr {
 	return expr{sql: b.String(), typ: typ, mod: mod, name: name, weakName: weak}
 }
 
-func (t *translator) collateClause(c *pg.CollateClause) expr {
+func (t *Translator) collateClause(c *pg.CollateClause) expr {
 	e := t.expr(c.Arg)
 	name := c.Collname[len(c.Collname)-1].GetString_().GetSval()
 	e = t.resolveText(e)
@@ -386,8 +386,7 @@ func (t *translator) collateClause(c *pg.CollateClause) expr {
 	return e
 }
 
-func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
-	t.noCheckNow()
+func (t *Translator) sqlValue(f *pg.SQLValueFunction) expr {
 	mk := func(sql string, typ uint32, name string) expr {
 		return expr{sql: sql, typ: typ, mod: -1, name: name, constant: true, notNull: true}
 	}
@@ -404,9 +403,9 @@ func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_USER, pg.SQLValueFunctionOp_SVFOP_CURRENT_ROLE, pg.SQLValueFunctionOp_SVFOP_USER, pg.SQLValueFunctionOp_SVFOP_SESSION_USER:
 		name := map[pg.SQLValueFunctionOp]string{pg.SQLValueFunctionOp_SVFOP_CURRENT_USER: "current_user", pg.SQLValueFunctionOp_SVFOP_CURRENT_ROLE: "current_role",
 			pg.SQLValueFunctionOp_SVFOP_USER: "user", pg.SQLValueFunctionOp_SVFOP_SESSION_USER: "session_user"}[f.Op]
-		e = mk(quote.Text(t.names.User), pgoid.Name, name)
+		e = mk(quote.Text(t.Names.User), pgoid.Name, name)
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG:
-		e = mk(quote.Text(t.names.Database), pgoid.Name, "current_catalog")
+		e = mk(quote.Text(t.Names.Database), pgoid.Name, "current_catalog")
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_SCHEMA:
 		e = mk(t.currentSchema(), pgoid.Name, "current_schema")
 	default:
@@ -418,10 +417,8 @@ func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
 	return e
 }
 
-func (t *translator) noCheckNow() {}
-
-func (t *translator) currentSchema() string {
-	schemas := t.names.Schemas()
+func (t *resolver) currentSchema() string {
+	schemas := t.Names.Schemas()
 	if len(schemas) == 0 {
 		return "NULL"
 	}
@@ -429,7 +426,7 @@ func (t *translator) currentSchema() string {
 }
 
 // arrayExpr is ARRAY[...]; elem and elemMod are the element type that a cast asks for, or 0, and its modifier.
-func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) expr {
+func (t *Translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) expr {
 	list := t.exprs(a.Elements)
 	if len(list) == 0 {
 		if elem == 0 {
@@ -459,7 +456,7 @@ func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) ex
 	return expr{sql: call("cleave_array", args...), typ: at, mod: mod, name: "array"}
 }
 
-func (t *translator) indirection(x *pg.A_Indirection) expr {
+func (t *Translator) indirection(x *pg.A_Indirection) expr {
 	e := t.expr(x.Arg)
 	for _, n := range x.Indirection {
 		ix := n.GetAIndices()
@@ -479,7 +476,7 @@ func (t *translator) indirection(x *pg.A_Indirection) expr {
 	return e
 }
 
-func (t *translator) subLink(s *pg.SubLink) expr {
+func (t *Translator) subLink(s *pg.SubLink) expr {
 	if t.inCheck {
 		t.failAt(s.Location, sqlstate.FeatureNotSupported, "cannot use subquery in check constraint")
 	}

@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
@@ -34,7 +34,6 @@ var (
 	isOIDLike = only(pgoid.OID, pgoid.Regclass, pgoid.Regtype, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regnamespace, pgoid.Regrole, pgoid.Regoper,
 		pgoid.Regoperator, pgoid.Regcollation)
 	isTextual = only(pgoid.Text, pgoid.Varchar, pgoid.Name, pgoid.Char, pgoid.Bpchar, pgoid.PgNodeTree)
-	isReg     = func(oid uint32) bool { return isOIDLike(oid) && oid != pgoid.OID }
 	isAny     = func(uint32) bool { return true }
 )
 
@@ -90,7 +89,7 @@ var castRules = []castRule{
 	{from: isTextual, to: only(pgoid.Name, pgoid.Char), sql: input},
 	{from: isTextual, to: isTextual, sql: same},
 	{from: isTextual, to: isOIDLike, session: true, sql: func(x string, _, to uint32) string { return call("cleave_reg_in", to, x) }},
-	{from: isReg, to: isTextual, session: true, sql: func(x string, from, _ uint32) string { return call("cleave_reg_out", from, x) }},
+	{from: IsReg, to: isTextual, session: true, sql: func(x string, from, _ uint32) string { return call("cleave_reg_out", from, x) }},
 	{from: only(pgoid.Bool), to: isTextual, sql: around("(CASE ", " WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)")},
 	{from: isInt, to: isTextual, sql: around("CAST(", " AS TEXT)")},
 	// Not the column itself: that is ordered and compared as a number.
@@ -114,7 +113,7 @@ var castRules = []castRule{
 }
 
 // cast converts between two types that PostgreSQL's catalogue says convert.
-func (t *translator) cast(e expr, to uint32) expr {
+func (t *converter) cast(e expr, to uint32) expr {
 	from := e.typ
 	if value.ClassOf(to) == value.ClassNone && !pgcatalog.IsPolymorphic(to) || value.ClassOf(from) == value.ClassNone {
 		cannotCast(from, to)
@@ -150,3 +149,6 @@ func cannotCast(from, to uint32) {
 	fault.Raise(sqlstate.Refusal("CLV-2016", "a SQLite shard cannot cast %s to %s exactly", value.TypeName(from), value.TypeName(to)).
 		WithHint("See docs/sql-sqlite.md for the casts it has."))
 }
+
+// IsReg reports whether a type is regclass or one like it, whose values print as names.
+func IsReg(oid uint32) bool { return isOIDLike(oid) && oid != pgoid.OID }

@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"strconv"
@@ -93,15 +93,15 @@ type cte struct {
 	recursive bool
 }
 
-func (t *translator) push() *scope {
+func (t *scopes) push() *scope {
 	s := &scope{parent: t.scope, sel: &selectState{groupSQL: map[string]bool{}, groupTables: map[string]bool{}, windows: map[string]string{}}}
 	t.scope = s
 	return s
 }
 
-func (t *translator) pop() { t.scope = t.scope.parent }
+func (t *scopes) pop() { t.scope = t.scope.parent }
 
-func (t *translator) findCTE(name string) *cte {
+func (t *scopes) findCTE(name string) *cte {
 	for s := t.scope; s != nil; s = s.parent {
 		if c := s.ctes[name]; c != nil {
 			return c
@@ -111,7 +111,7 @@ func (t *translator) findCTE(name string) *cte {
 }
 
 // addRTE adds an entry, refusing an alias given twice.
-func (t *translator) addRTE(s *scope, r *rte, loc int32) {
+func (t *scopes) addRTE(s *scope, r *rte, loc int32) {
 	if r.alias != "" {
 		for _, o := range s.rtes {
 			if o.alias == r.alias && (o.schema == r.schema || o.schema == "" || r.schema == "") {
@@ -123,7 +123,7 @@ func (t *translator) addRTE(s *scope, r *rte, loc int32) {
 }
 
 // column resolves a possibly qualified column name.
-func (t *translator) column(parts []string, loc int32) expr {
+func (t *scopes) column(parts []string, loc int32) expr {
 	name := parts[len(parts)-1]
 	var schema, table string
 	switch len(parts) {
@@ -217,7 +217,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 	return expr{}
 }
 
-func (t *translator) useColumn(s *scope, r *rte, c *rteCol, loc int32) expr {
+func (t *scopes) useColumn(s *scope, r *rte, c *rteCol, loc int32) expr {
 	e := expr{sql: c.sql, typ: c.typ, mod: c.mod, name: c.name, table: c.table, attnum: c.attnum, notNull: c.notNull}
 	s.sel.uses++
 	if s.sel.inAgg == 0 && !s.sel.groupSQL[c.sql] && !s.sel.groupTables[r.sql] {
@@ -234,7 +234,7 @@ func (t *translator) useColumn(s *scope, r *rte, c *rteCol, loc int32) expr {
 }
 
 // star lists the columns that * or alias.* stands for.
-func (t *translator) star(table, schema string, loc int32) []expr {
+func (t *scopes) star(table, schema string, loc int32) []expr {
 	var out []expr
 	if table == "" {
 		s := t.scope

@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"strconv"
@@ -16,7 +16,7 @@ import (
 
 // orderAndLimit translates ORDER BY, LIMIT and OFFSET. outputOnly is set where
 // only output columns can be named (set operations, VALUES).
-func (t *translator) orderAndLimit(q *query, s *pg.SelectStmt, outputOnly bool) {
+func (t *Translator) orderAndLimit(q *query, s *pg.SelectStmt, outputOnly bool) {
 	sel := t.scope.sel
 	if len(s.SortClause) > 0 {
 		parts := make([]string, len(s.SortClause))
@@ -32,7 +32,7 @@ func (t *translator) orderAndLimit(q *query, s *pg.SelectStmt, outputOnly bool) 
 	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
 }
 
-func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string {
+func (t *Translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string {
 	byPosition := func(i int) string {
 		q.targets[i].e = t.resolveText(q.targets[i].e)
 		e := q.targets[i].e
@@ -51,7 +51,7 @@ func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 					WithHint("Order by a cast of it: see docs/sql-sqlite.md."))
 			}
 		}
-		return t.sortKey(e, key, sb)
+		return sortKey(e, key, sb)
 	}
 	if c := sb.Node.GetAConst(); c != nil {
 		if iv, ok := c.Val.(*pg.A_Const_Ival); ok && !c.Isnull {
@@ -97,10 +97,10 @@ func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 	if q.distinct {
 		t.failAt(nodeLocation(sb.Node), "42P10", "for SELECT DISTINCT, ORDER BY expressions must appear in select list")
 	}
-	return t.sortKey(e, notPlace(comparandKey(e, "ORDER BY")), sb)
+	return sortKey(e, notPlace(comparandKey(e, "ORDER BY")), sb)
 }
 
-func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) string {
+func (t *Translator) limits(sel *selectState, count, offset *pg.Node, q *query) string {
 	out := ""
 	one := func(n *pg.Node, name string, fn int) string {
 		if c := n.GetAConst(); c != nil && c.Isnull {
@@ -141,7 +141,7 @@ func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) 
 
 // distinctOn keeps the first row of each group: a window numbers the rows in the
 // order of ORDER BY, whose first keys are the DISTINCT ON expressions.
-func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
+func (t *Translator) distinctOn(q *query, s *pg.SelectStmt) {
 	sel := t.scope.sel
 	if sel.hasAgg || len(s.GroupClause) > 0 || sel.hasWindow {
 		fault.Refuse("CLV-2131", "DISTINCT ON together with GROUP BY, aggregates or window functions")
@@ -170,8 +170,8 @@ func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 		var e expr
 		if i, ok := syntax.Int(sb.Node); ok && i >= 1 && int(i) <= n {
 			e = inner.targets[i-1].e
-		} else if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 && t.targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval()) != nil {
-			e = *t.targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval())
+		} else if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 && targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval()) != nil {
+			e = *targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval())
 		} else {
 			e = t.resolveText(t.expr(sb.Node))
 		}
@@ -181,11 +181,11 @@ func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 			}
 			left--
 		}
-		order = append(order, t.sortKey(e, comparandKey(e, "ORDER BY"), sb))
+		order = append(order, sortKey(e, comparandKey(e, "ORDER BY"), sb))
 		inner.targets = append(inner.targets, target{e: e})
 		z := e
 		z.sql = "z.c" + strconv.Itoa(len(inner.targets))
-		outer = append(outer, t.sortKey(z, comparandKey(z, "ORDER BY"), sb))
+		outer = append(outer, sortKey(z, comparandKey(z, "ORDER BY"), sb))
 	}
 	window := "row_number() OVER (PARTITION BY " + strings.Join(keys, ", ")
 	if len(order) > 0 {
@@ -206,7 +206,7 @@ func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
 }
 
-func (t *translator) targetByName(list []target, name string) *expr {
+func targetByName(list []target, name string) *expr {
 	for i := range list {
 		if list[i].name == name {
 			return &list[i].e

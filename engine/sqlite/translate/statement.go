@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
@@ -19,102 +18,72 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// plan is a statement ready to run. It is valid for one generation of the
-// catalogue and one version of the settings that it read.
-type plan struct {
-	text       string
-	sql        string
-	params     []uint32
-	cols       []outColumn
-	returns    bool // gives rows, even if it has no columns
-	tag        string
-	write      bool
-	locks      bool // takes the write lock without writing (FOR UPDATE)
-	systems    []*catalog.System
-	table      *catalog.Table // target of INSERT, UPDATE, DELETE
-	onceEach   bool           // ON CONFLICT DO UPDATE over several rows: no row twice
-	generation int64
-	settings   int
-	util       func(c *Conn, p *portal) error
-	kind       planKind
-	empty      bool
-	fetch      *pg.FetchStmt // FETCH or MOVE: its columns are the cursor's
-
-	idle    []*sqlite.Stmt
-	pins    int
-	evicted bool
-	key     string
-	prev    *plan
-	next    *plan
+// Statement is the translation of one statement.
+type Statement struct {
+	SQL      string
+	Params   []uint32
+	Columns  []Column
+	Returns  bool // gives rows, even if it has no columns
+	Tag      string
+	Write    bool
+	Locks    bool // takes the write lock without writing (FOR UPDATE)
+	Systems  []*catalog.System
+	Table    *catalog.Table // target of INSERT, UPDATE, DELETE
+	OnceEach bool           // ON CONFLICT DO UPDATE over several rows: no row twice
 }
 
-type planKind uint8
-
-const (
-	queryPlan   planKind = iota
-	utilityPlan          // DDL and the like: runs inside a transaction
-	controlPlan          // BEGIN, COMMIT, SET, ...: decides itself
-)
-
-type outColumn struct {
-	name   string
-	typ    uint32
-	mod    int32
-	table  uint32
-	attnum int16
-	class  value.Class
+// Column is a column of the rows that a statement gives.
+type Column struct {
+	Name   string
+	Type   uint32
+	Mod    int32
+	Table  uint32
+	Attnum int16
+	Class  value.Class
 }
 
-// translateStatement builds the plan of one statement of a SELECT, INSERT,
-// UPDATE or DELETE kind.
-func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, fixed bool) (p *plan, err error) {
+// Statement translates a statement of a SELECT, INSERT, UPDATE or DELETE kind.
+func (t *Translator) Statement(raw *pg.RawStmt, oids []uint32, fixed bool) (p *Statement, err error) {
 	defer fault.Catch(&err)
-	t := c.translator(text)
 	t.params, t.fixed = append([]uint32(nil), oids...), fixed
-	p = &plan{text: text, generation: c.names.Catalog.Generation, settings: c.settings.version}
+	p = &Statement{}
 	n := raw.Stmt
 	switch s := n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
 		q := t.query(n, queryOptions{resolve: true})
-		p.sql, p.tag, p.returns = q.sql(), "SELECT", true
-		p.cols = columnsOf(q.targets)
+		p.SQL, p.Tag, p.Returns = q.sql(), "SELECT", true
+		p.Columns = columnsOf(q.targets)
 	case *pg.Node_InsertStmt:
-		t.insert(s.InsertStmt, p)
+		(&change{Translator: t, out: p}).insert(s.InsertStmt)
 	case *pg.Node_UpdateStmt:
-		t.update(s.UpdateStmt, p)
+		(&change{Translator: t, out: p}).update(s.UpdateStmt)
 	case *pg.Node_DeleteStmt:
-		t.delete(s.DeleteStmt, p)
+		(&change{Translator: t, out: p}).delete(s.DeleteStmt)
 	default:
 		fault.Refuse("CLV-2167", "this statement")
 	}
-	p.write = p.write || t.writes
-	p.locks = t.locks
+	p.Write = p.Write || t.writes
+	p.Locks = t.locks
 	for s := range t.systems {
-		p.systems = append(p.systems, s)
+		p.Systems = append(p.Systems, s)
 	}
-	if p.write && len(p.systems) > 0 && p.table != nil && p.table.System != nil {
-		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied for table %s", p.table.Name)
+	if p.Write && len(p.Systems) > 0 && p.Table != nil && p.Table.System != nil {
+		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied for table %s", p.Table.Name)
 	}
 	for i, o := range t.params {
 		if o == 0 {
 			fault.Raisef(sqlstate.IndeterminateDatatype, "could not determine data type of parameter $%d", i+1)
 		}
 	}
-	p.params = t.params
+	p.Params = t.params
 	return p, nil
 }
 
-func (c *Conn) translator(text string) *translator {
-	return &translator{
-		names: &c.names, loc: c.env.Loc, text: text, systems: map[*catalog.System]bool{}, reads: map[uint32]bool{},
-	}
-}
-
-func columnsOf(targets []target) []outColumn {
-	out := make([]outColumn, len(targets))
+func columnsOf(targets []target) []Column {
+	out := make([]Column, len(targets))
 	for i, tg := range targets {
-		out[i] = outColumn{name: tg.name, typ: tg.e.typ, mod: tg.e.mod, table: tg.e.table, attnum: tg.e.attnum, class: value.ClassOf(tg.e.typ)}
-		if out[i].class == value.ClassNone {
+		out[i] = Column{Name: tg.name, Type: tg.e.typ, Mod: tg.e.mod, Table: tg.e.table, Attnum: tg.e.attnum, Class: value.ClassOf(tg.e.typ)}
+		if out[i].Class == value.ClassNone {
 			fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(tg.e.typ)).
 				WithHint("See docs/sql-sqlite.md for the types it has."))
 		}
@@ -123,8 +92,8 @@ func columnsOf(targets []target) []outColumn {
 }
 
 // dmlTarget opens the table that a statement changes as the scope's first entry.
-func (t *translator) dmlTarget(v *pg.RangeVar) (*catalog.Table, *rte) {
-	d := t.findTable(v)
+func (t *resolver) dmlTarget(v *pg.RangeVar) (*catalog.Table, *rte) {
+	d := t.FindTable(v)
 	if d.System != nil || d.Static {
 		t.failAt(v.Location, sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
 	}
@@ -132,12 +101,12 @@ func (t *translator) dmlTarget(v *pg.RangeVar) (*catalog.Table, *rte) {
 	if v.Alias != nil {
 		r.alias, r.schema = v.Alias.Aliasname, ""
 	}
-	t.fillRTE(r, d)
+	fillRTE(r, d)
 	return d, r
 }
 
 // assign converts an expression for storing in a column.
-func (t *translator) assign(e expr, c *catalog.Column, loc int32) expr {
+func (t *converter) assign(e expr, c *catalog.Column, loc int32) expr {
 	from := e.typ
 	if e.row != nil {
 		fault.Refuse("CLV-2148", "a row as a value")
@@ -154,7 +123,7 @@ func (t *translator) assign(e expr, c *catalog.Column, loc int32) expr {
 }
 
 // defaultOf is the SQL of a column's default, converted for storing.
-func (t *translator) defaultOf(d *catalog.Table, c *catalog.Column) expr {
+func (t *Translator) defaultOf(d *catalog.Table, c *catalog.Column) expr {
 	if c.Default == "" {
 		return expr{sql: "NULL", typ: c.Type, mod: c.Mod, constant: true}
 	}
@@ -170,8 +139,17 @@ func (t *translator) defaultOf(d *catalog.Table, c *catalog.Column) expr {
 	return e
 }
 
-func (t *translator) insert(s *pg.InsertStmt, p *plan) {
-	p.write, p.tag = true, "INSERT 0"
+// change translates an INSERT, UPDATE or DELETE.
+type change struct {
+	*Translator
+	out    *Statement
+	target *rte // the table that is changed
+	sql    strings.Builder
+}
+
+func (t *change) insert(s *pg.InsertStmt) {
+	p := t.out
+	p.Write, p.Tag = true, "INSERT 0"
 	// SYSTEM VALUE says that values are given, which they always may be here.
 	if s.Override != pg.OverridingKind_OVERRIDING_NOT_SET && s.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE && s.Override != pg.OverridingKind_OVERRIDING_KIND_UNDEFINED {
 		fault.Refuse("CLV-2168", "OVERRIDING")
@@ -180,7 +158,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	defer t.pop()
 	with := t.withClause(s.WithClause)
 	d, r := t.dmlTarget(s.Relation)
-	p.table = d
+	p.Table, t.target = d, r
 	live := d.Live()
 	var cols []*catalog.Column
 	if len(s.Cols) == 0 {
@@ -204,7 +182,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 		}
 	}
 	given := map[int16]bool{}
-	var b strings.Builder
+	b := &t.sql
 	b.WriteString(with + "INSERT INTO main." + quote.Ident(d.SQLName()) + " AS r0 (")
 	// Every column is given: SQLite holds no defaults.
 	order := append([]*catalog.Column(nil), cols...)
@@ -299,19 +277,20 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 			rows[i] = append(rows[i], defaults...)
 		}
 		b.WriteString("VALUES ")
-		writeValues(&b, rows)
+		writeValues(b, rows)
 	}
 	s0 := t.scope
 	if s.OnConflictClause != nil {
-		t.onConflict(s.OnConflictClause, d, r, &b)
-		p.onceEach = s.OnConflictClause.Action == pg.OnConflictAction_ONCONFLICT_UPDATE && (source != nil || len(rows) > 1)
+		t.onConflict(s.OnConflictClause)
+		p.OnceEach = s.OnConflictClause.Action == pg.OnConflictAction_ONCONFLICT_UPDATE && (source != nil || len(rows) > 1)
 	}
 	s0.rtes = []*rte{r}
-	t.returning(s.ReturningList, d, r, p, &b)
-	p.sql = b.String()
+	t.returning(s.ReturningList)
+	p.SQL = b.String()
 }
 
-func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rte, b *strings.Builder) {
+func (t *change) onConflict(oc *pg.OnConflictClause) {
+	d, r, b := t.out.Table, t.target, &t.sql
 	b.WriteString(" ON CONFLICT")
 	if in := oc.Infer; in != nil {
 		switch {
@@ -323,7 +302,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rt
 			if k.Type != "p" && k.Type != "u" {
 				fault.Raisef(sqlstate.WrongObjectType, "constraint in ON CONFLICT clause has no associated index")
 			}
-			b.WriteString(" (" + t.conflictColumns(d, k.Columns) + ")")
+			b.WriteString(" (" + conflictColumns(d, k.Columns) + ")")
 		default:
 			want := map[int16]bool{}
 			for _, n := range in.IndexElems {
@@ -359,7 +338,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rt
 			if nums == nil {
 				fault.Raisef("42P10", "there is no unique or exclusion constraint matching the ON CONFLICT specification")
 			}
-			b.WriteString(" (" + t.conflictColumns(d, nums) + ")")
+			b.WriteString(" (" + conflictColumns(d, nums) + ")")
 		}
 	} else if oc.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
 		fault.Raisef(sqlstate.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name")
@@ -373,7 +352,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rt
 		ex.cols = append(ex.cols, rteCol{name: c.Name, sql: "excluded." + quote.Ident(c.Name), typ: c.Type, mod: c.Mod})
 	}
 	t.scope.rtes = []*rte{r, ex}
-	b.WriteString(" DO UPDATE SET " + t.setClause(oc.TargetList, d, true))
+	b.WriteString(" DO UPDATE SET " + t.setClause(oc.TargetList, true))
 	if oc.WhereClause != nil {
 		reads := len(t.reads)
 		b.WriteString(" WHERE " + t.where(oc.WhereClause))
@@ -383,7 +362,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *catalog.Table, r *rt
 	}
 }
 
-func (t *translator) conflictColumns(d *catalog.Table, nums []int16) string {
+func conflictColumns(d *catalog.Table, nums []int16) string {
 	parts := make([]string, len(nums))
 	for i, n := range nums {
 		c := d.ByNum(n)
@@ -393,7 +372,8 @@ func (t *translator) conflictColumns(d *catalog.Table, nums []int16) string {
 }
 
 // setClause translates SET a = x, (b, c) = (y, z).
-func (t *translator) setClause(list []*pg.Node, d *catalog.Table, noSubquery bool) string {
+func (t *change) setClause(list []*pg.Node, noSubquery bool) string {
+	d := t.out.Table
 	var parts []string
 	seen := map[string]bool{}
 	reads := t.aliases
@@ -441,15 +421,16 @@ func (t *translator) setClause(list []*pg.Node, d *catalog.Table, noSubquery boo
 	return strings.Join(parts, ", ")
 }
 
-func (t *translator) returning(list []*pg.Node, d *catalog.Table, r *rte, p *plan, b *strings.Builder) {
+func (t *change) returning(list []*pg.Node) {
+	p, r, b := t.out, t.target, &t.sql
 	if len(list) == 0 {
-		if p.onceEach {
+		if p.OnceEach {
 			b.WriteString(" RETURNING rowid")
 		}
 		return
 	}
 	for i := range r.cols {
-		r.cols[i].sql = quote.Ident(d.SQLName()) + "." + quote.Ident(d.Live()[i].Name)
+		r.cols[i].sql = quote.Ident(p.Table.SQLName()) + "." + quote.Ident(p.Table.Live()[i].Name)
 	}
 	saved := t.scope.rtes
 	t.scope.rtes = []*rte{r}
@@ -462,25 +443,26 @@ func (t *translator) returning(list []*pg.Node, d *catalog.Table, r *rte, p *pla
 		targets[i].e = t.resolveText(targets[i].e)
 		parts = append(parts, targets[i].e.sql)
 	}
-	p.cols, p.returns = columnsOf(targets), true
-	if p.onceEach {
+	p.Columns, p.Returns = columnsOf(targets), true
+	if p.OnceEach {
 		parts = append(parts, "rowid")
 	}
 	b.WriteString(" RETURNING " + strings.Join(parts, ", "))
 }
 
-func (t *translator) update(s *pg.UpdateStmt, p *plan) {
-	p.write, p.tag = true, "UPDATE"
+func (t *change) update(s *pg.UpdateStmt) {
+	p := t.out
+	p.Write, p.Tag = true, "UPDATE"
 	t.push()
 	defer t.pop()
 	with := t.withClause(s.WithClause)
 	d, r := t.dmlTarget(s.Relation)
-	p.table = d
+	p.Table, t.target = d, r
 	t.addRTE(t.scope, r, -1)
-	var b strings.Builder
-	from, rtes := t.dmlFrom(s.FromClause)
+	b := &t.sql
+	from, rtes := t.from(s.FromClause)
 	t.scope.rtes = append(t.scope.rtes, rtes...)
-	set := t.setClause(s.TargetList, d, false)
+	set := t.setClause(s.TargetList, false)
 	where := ""
 	if s.WhereClause != nil {
 		if s.WhereClause.GetCurrentOfExpr() != nil {
@@ -497,12 +479,12 @@ func (t *translator) update(s *pg.UpdateStmt, p *plan) {
 		b.WriteString(" FROM (SELECT 1)")
 	}
 	b.WriteString(where)
-	t.returningTarget(s.ReturningList, d, r, p, &b)
-	p.sql = b.String()
+	t.returningTarget(s.ReturningList)
+	p.SQL = b.String()
 }
 
 // returningTarget is RETURNING of UPDATE and DELETE: only the target's columns.
-func (t *translator) returningTarget(list []*pg.Node, d *catalog.Table, r *rte, p *plan, b *strings.Builder) {
+func (t *change) returningTarget(list []*pg.Node) {
 	if len(list) == 0 {
 		return
 	}
@@ -526,12 +508,12 @@ func (t *translator) returningTarget(list []*pg.Node, d *catalog.Table, r *rte, 
 			panic(x)
 		}
 	}()
-	t.returning(list, d, r, p, b)
+	t.returning(list)
 }
 
 // ambiguous fails for a column without a table's name that several tables have: the
 // scope of RETURNING knows the target alone.
-func (t *translator) ambiguous(m protoreflect.Message) {
+func (t *scopes) ambiguous(m protoreflect.Message) {
 	switch v := m.Interface().(type) {
 	case *pg.SelectStmt:
 		return
@@ -563,7 +545,8 @@ func (t *translator) ambiguous(m protoreflect.Message) {
 	})
 }
 
-func (t *translator) dmlFrom(list []*pg.Node) (string, []*rte) {
+// from translates FROM of UPDATE and USING of DELETE.
+func (t *change) from(list []*pg.Node) (string, []*rte) {
 	var parts []string
 	var out []*rte
 	for _, f := range list {
@@ -586,15 +569,16 @@ func (t *translator) dmlFrom(list []*pg.Node) (string, []*rte) {
 	return strings.Join(parts, ", "), out
 }
 
-func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
-	p.write, p.tag = true, "DELETE"
+func (t *change) delete(s *pg.DeleteStmt) {
+	p := t.out
+	p.Write, p.Tag = true, "DELETE"
 	t.push()
 	defer t.pop()
 	with := t.withClause(s.WithClause)
 	d, r := t.dmlTarget(s.Relation)
-	p.table = d
+	p.Table, t.target = d, r
 	t.addRTE(t.scope, r, -1)
-	from, rtes := t.dmlFrom(s.UsingClause)
+	from, rtes := t.from(s.UsingClause)
 	t.scope.rtes = append(t.scope.rtes, rtes...)
 	where := ""
 	if s.WhereClause != nil {
@@ -603,7 +587,7 @@ func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
 		}
 		where = " WHERE " + t.where(s.WhereClause)
 	}
-	var b strings.Builder
+	b := &t.sql
 	b.WriteString(with + "DELETE FROM main." + quote.Ident(d.SQLName()))
 	if from == "" {
 		b.WriteString(" AS r0" + where)
@@ -613,6 +597,6 @@ func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
 		}
 		b.WriteString(" WHERE rowid IN (SELECT r0.rowid FROM main." + quote.Ident(d.SQLName()) + " AS r0, " + from + where + ")")
 	}
-	t.returningTarget(s.ReturningList, d, r, p, &b)
-	p.sql = b.String()
+	t.returningTarget(s.ReturningList)
+	p.SQL = b.String()
 }

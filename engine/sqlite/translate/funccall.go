@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"fmt"
@@ -19,12 +19,12 @@ import (
 
 // funcCall is one call in a statement.
 type funcCall struct {
-	t *translator
+	t *Translator
 	f *pg.FuncCall
 }
 
 // funcCall translates a call of a function, an aggregate or a window function.
-func (t *translator) funcCall(f *pg.FuncCall) expr {
+func (t *Translator) funcCall(f *pg.FuncCall) expr {
 	nif := t.nullIsFalse
 	t.nullIsFalse = false
 	defer func() { t.nullIsFalse = nif }()
@@ -65,7 +65,7 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	for i, a := range args {
 		texts[i] = a.sql
 	}
-	r := t.polymorphic(cand.Args, args, p.Result)
+	r := polymorphic(cand.Args, args, p.Result)
 	for i := range args {
 		args[i] = t.coerce(args[i], r.args[i], -1, pgcatalog.Implicit)
 	}
@@ -99,7 +99,7 @@ func (c funcCall) called() (name string, e expr, done bool) {
 		if parts[0] == catalog.SchemaInformation && name == "_pg_expandarray" {
 			fault.Refuse("CLV-2088", "_pg_expandarray")
 		}
-		if len(parts) == 2 && c.t.names.Catalog.Schemas[parts[0]] == nil {
+		if len(parts) == 2 && c.t.Names.Catalog.Schemas[parts[0]] == nil {
 			c.t.failAt(c.f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
 		c.t.noFunction(strings.Join(parts, "."), nil, false, c.f.Location)
@@ -276,7 +276,7 @@ func unsupportedFunction(p *pgcatalog.Function) {
 }
 
 // columnUses counts the columns used so far, this scope's first.
-func (t *translator) columnUses() []int {
+func (t *scopes) columnUses() []int {
 	var out []int
 	for s := t.scope; s != nil; s = s.parent {
 		out = append(out, s.sel.uses)
@@ -284,7 +284,7 @@ func (t *translator) columnUses() []int {
 	return out
 }
 
-func (t *translator) noFunction(name string, types []uint32, ambiguous bool, loc int32) {
+func (t *place) noFunction(name string, types []uint32, ambiguous bool, loc int32) {
 	names := make([]string, len(types))
 	for i, ty := range types {
 		names[i] = value.TypeName(ty)
@@ -299,12 +299,12 @@ func (t *translator) noFunction(name string, types []uint32, ambiguous bool, loc
 }
 
 // sortList translates ORDER BY of aggregates and windows.
-func (t *translator) sortList(list []*pg.Node, where string) string {
+func (t *Translator) sortList(list []*pg.Node, where string) string {
 	parts := make([]string, len(list))
 	for i, n := range list {
 		s := n.GetSortBy()
 		e := t.resolveText(t.expr(s.Node))
-		parts[i] = t.sortKey(e, comparandKey(e, where), s)
+		parts[i] = sortKey(e, comparandKey(e, where), s)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -318,7 +318,7 @@ func comparandKey(e expr, where string) string {
 }
 
 // sortKey adds direction and the place of NULLs, which SQLite has the other way round.
-func (t *translator) sortKey(e expr, key string, s *pg.SortBy) string {
+func sortKey(e expr, key string, s *pg.SortBy) string {
 	if len(s.UseOp) > 0 {
 		fault.Refuse("CLV-2097", "ORDER BY ... USING")
 	}
@@ -367,7 +367,7 @@ const (
 	frameExclusionOptions = frameExcludeCurrent | frameExcludeGroup | frameExcludeTies
 )
 
-func (t *translator) windowSpec(w *pg.WindowDef) string {
+func (t *Translator) windowSpec(w *pg.WindowDef) string {
 	if w.Name != "" && len(w.PartitionClause) == 0 && len(w.OrderClause) == 0 && w.FrameOptions&frameNonDefault == 0 {
 		spec, ok := t.scope.sel.windows[w.Name]
 		if !ok {
@@ -444,7 +444,7 @@ func (t *translator) windowSpec(w *pg.WindowDef) string {
 // routerFunction translates the functions of the schema cleave_internal that stand in
 // defaults: what routers evaluate fails here, so that nobody gets a value twice.
 // uuidv7() needs no router.
-func (t *translator) routerFunction(f *pg.FuncCall, name string) (e expr, ok bool) {
+func (t *Translator) routerFunction(f *pg.FuncCall, name string) (e expr, ok bool) {
 	if f.AggStar || f.AggDistinct || f.Over != nil || f.AggFilter != nil || len(f.AggOrder) > 0 {
 		return e, false
 	}
@@ -474,7 +474,7 @@ func constText(n *pg.Node) *pg.String {
 // recordHash is hash_record_extended(ROW(x), seed) of a date or a bytea, which is
 // how PostgreSQL is asked for the hash of those (keyspace.HashExpr). Other rows
 // are not known here.
-func (t *translator) recordHash(f *pg.FuncCall) (expr, bool) {
+func (t *Translator) recordHash(f *pg.FuncCall) (expr, bool) {
 	if len(f.Args) != 2 || f.Over != nil || len(f.Args[0].GetRowExpr().GetArgs()) != 1 {
 		return expr{}, false
 	}

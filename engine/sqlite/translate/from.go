@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"strconv"
@@ -16,7 +16,7 @@ import (
 )
 
 // fromItem translates one item of FROM and returns the entries that it adds.
-func (t *translator) fromItem(n *pg.Node) (string, []*rte) {
+func (t *Translator) fromItem(n *pg.Node) (string, []*rte) {
 	t.enter()
 	defer t.leave()
 	switch x := n.GetNode().(type) {
@@ -37,24 +37,24 @@ func (t *translator) fromItem(n *pg.Node) (string, []*rte) {
 	return "", nil
 }
 
-// findTable resolves a table name by the search path.
-// findTable finds a table.
-func (t *translator) findTable(r *pg.RangeVar) *catalog.Table {
-	d := t.findRelation(r)
+// FindTable resolves a table name by the search path.
+// FindTable finds a table.
+func (t *resolver) FindTable(r *pg.RangeVar) *catalog.Table {
+	d := t.FindRelation(r)
 	notView(d)
 	return d
 }
 
-// findRelation finds a table or a view.
-func (t *translator) findRelation(r *pg.RangeVar) *catalog.Table {
-	if r.Catalogname != "" && r.Catalogname != t.names.Database {
+// FindRelation finds a table or a view.
+func (t *resolver) FindRelation(r *pg.RangeVar) *catalog.Table {
+	if r.Catalogname != "" && r.Catalogname != t.Names.Database {
 		t.failAt(r.Location, sqlstate.FeatureNotSupported, "cross-database references are not implemented: \"%s.%s.%s\"", r.Catalogname, r.Schemaname, r.Relname)
 	}
 	if r.Schemaname != "" {
-		if d := t.names.Lookup(r.Schemaname, r.Relname); d != nil {
+		if d := t.Names.Lookup(r.Schemaname, r.Relname); d != nil {
 			return d
 		}
-		if t.names.Catalog.Schemas[r.Schemaname] == nil {
+		if t.Names.Catalog.Schemas[r.Schemaname] == nil {
 			t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
 		}
 		if r.Schemaname == catalog.SchemaPgCatalog || r.Schemaname == catalog.SchemaInformation {
@@ -62,14 +62,14 @@ func (t *translator) findRelation(r *pg.RangeVar) *catalog.Table {
 		}
 		t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
 	}
-	if d := t.names.Relations[r.Relname]; d != nil {
+	if d := t.Names.Relations[r.Relname]; d != nil {
 		return d
 	}
-	if d := t.names.Lookup(catalog.SchemaPgCatalog, r.Relname); d != nil {
+	if d := t.Names.Lookup(catalog.SchemaPgCatalog, r.Relname); d != nil {
 		return d
 	}
-	for _, s := range t.names.Path {
-		if d := t.names.Lookup(s, r.Relname); d != nil {
+	for _, s := range t.Names.Path {
+		if d := t.Names.Lookup(s, r.Relname); d != nil {
 			return d
 		}
 	}
@@ -88,7 +88,7 @@ func refuseSystem(schema, name string) {
 	}
 }
 
-func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {
+func (t *Translator) rangeVar(v *pg.RangeVar) (string, *rte) {
 	alias := t.alias()
 	r := &rte{alias: v.Relname, schema: v.Schemaname, sql: alias}
 	if v.Alias != nil {
@@ -101,26 +101,26 @@ func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {
 				col.sql = alias + ".c" + strconv.Itoa(i+1)
 				r.cols = append(r.cols, col)
 			}
-			t.renameColumns(r, v.Alias)
+			renameColumns(r, v.Alias)
 			return c.sql + " AS " + alias, r
 		}
 	}
-	d := t.findRelation(v)
+	d := t.FindRelation(v)
 	if d.Viewed != nil {
 		return t.viewItem(v, d)
 	}
 	if v.Alias == nil {
 		r.schema = d.Schema
 	}
-	t.fillRTE(r, d)
-	t.renameColumns(r, v.Alias)
+	fillRTE(r, d)
+	renameColumns(r, v.Alias)
 	t.reads[d.OID] = true
 	return t.tableSQL(d) + " AS " + alias, r
 }
 
 // tableSQL is the table's name in SQLite; catalogue relations are temporary
 // tables that are filled before the statement runs.
-func (t *translator) tableSQL(d *catalog.Table) string {
+func (t *Translator) tableSQL(d *catalog.Table) string {
 	if d.System != nil {
 		t.systems[d.System] = true
 		return "temp." + quote.Ident(d.SQLName())
@@ -131,7 +131,7 @@ func (t *translator) tableSQL(d *catalog.Table) string {
 	return "main." + quote.Ident(d.SQLName())
 }
 
-func (t *translator) fillRTE(r *rte, d *catalog.Table) {
+func fillRTE(r *rte, d *catalog.Table) {
 	r.table = d
 	for _, c := range d.Live() {
 		r.cols = append(r.cols, rteCol{name: c.Name, sql: r.sql + "." + quote.Ident(c.Name), typ: c.Type, mod: c.Mod, table: d.OID, attnum: c.Num, notNull: c.NotNull})
@@ -147,7 +147,7 @@ func nullable(rtes []*rte) {
 	}
 }
 
-func (t *translator) renameColumns(r *rte, a *pg.Alias) {
+func renameColumns(r *rte, a *pg.Alias) {
 	if a == nil {
 		return
 	}
@@ -159,7 +159,7 @@ func (t *translator) renameColumns(r *rte, a *pg.Alias) {
 	}
 }
 
-func (t *translator) rangeSubselect(s *pg.RangeSubselect) (string, []*rte) {
+func (t *Translator) rangeSubselect(s *pg.RangeSubselect) (string, []*rte) {
 	if s.Lateral {
 		fault.Refuse("CLV-2076", "LATERAL")
 	}
@@ -180,12 +180,12 @@ func (t *translator) rangeSubselect(s *pg.RangeSubselect) (string, []*rte) {
 	for i, tg := range q.targets {
 		r.cols = append(r.cols, rteCol{name: tg.name, sql: alias + ".c" + strconv.Itoa(i+1), typ: tg.e.typ, mod: tg.e.mod, notNull: tg.e.notNull, table: tg.e.table, attnum: tg.e.attnum})
 	}
-	t.renameColumns(r, s.Alias)
+	renameColumns(r, s.Alias)
 	return "(" + q.sql() + ") AS " + alias, []*rte{r}
 }
 
 // fromQuery translates a subquery of FROM, which does not see its siblings.
-func (t *translator) fromQuery(n *pg.Node) *query {
+func (t *Translator) fromQuery(n *pg.Node) *query {
 	s := t.scope
 	old := s.hidden
 	s.hidden = true
@@ -193,7 +193,7 @@ func (t *translator) fromQuery(n *pg.Node) *query {
 	return t.query(n, queryOptions{resolve: true})
 }
 
-func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
+func (t *Translator) join(j *pg.JoinExpr) (string, []*rte) {
 	if j.Alias != nil || j.JoinUsingAlias != nil {
 		fault.Refuse("CLV-2078", "an alias of a join")
 	}
@@ -249,8 +249,8 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 		merged = &rte{merged: true}
 		var conds []string
 		for _, name := range using {
-			l := t.usingColumn(left, name, "left")
-			r := t.usingColumn(right, name, "right")
+			l := usingColumn(left, name, "left")
+			r := usingColumn(right, name, "right")
 			le := expr{sql: l.sql, typ: l.typ, mod: l.mod, notNull: l.notNull}
 			re := expr{sql: r.sql, typ: r.typ, mod: r.mod, notNull: r.notNull}
 			conds = append(conds, t.binary("=", le, re, -1).sql)
@@ -308,7 +308,7 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 	return lsql + " " + word + " " + rsql + on, all
 }
 
-func (t *translator) usingColumn(side []*rte, name, which string) *rteCol {
+func usingColumn(side []*rte, name, which string) *rteCol {
 	var found *rteCol
 	for _, r := range side {
 		for i := range r.cols {
@@ -327,7 +327,7 @@ func (t *translator) usingColumn(side []*rte, name, which string) *rteCol {
 }
 
 // rangeFunction translates generate_series and unnest.
-func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
+func (t *Translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	if f.IsRowsfrom && !f.Ordinality && len(f.Coldeflist) == 0 {
 		return t.rowsFrom(f)
 	}
@@ -369,7 +369,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	if cand.Function == nil || !cand.Function.Set {
 		fault.Refuse("CLV-2083", "the function %s in FROM", name)
 	}
-	p := t.polymorphic(cand.Args, args, cand.Function.Result)
+	p := polymorphic(cand.Args, args, cand.Function.Result)
 	for i := range args {
 		args[i] = t.coerce(args[i], p.args[i], -1, pgcatalog.Implicit)
 	}
@@ -405,7 +405,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	default:
 		fault.Refuse("CLV-2083", "the function %s in FROM", cand.Function.Signature())
 	}
-	t.renameColumns(r, f.Alias)
+	renameColumns(r, f.Alias)
 	return sql, r
 }
 
@@ -413,7 +413,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 var sessionFunction = map[string]bool{"current_schema": true, "current_database": true, "version": true}
 
 // sessionRow translates such a function in FROM.
-func (t *translator) sessionRow(f *pg.RangeFunction, fc *pg.FuncCall, name string) (string, *rte) {
+func (t *Translator) sessionRow(f *pg.RangeFunction, fc *pg.FuncCall, name string) (string, *rte) {
 	e := t.expr(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: fc}})
 	alias := t.alias()
 	r := &rte{alias: name, sql: alias, scalar: true}
@@ -422,13 +422,13 @@ func (t *translator) sessionRow(f *pg.RangeFunction, fc *pg.FuncCall, name strin
 		r.alias, column = f.Alias.Aliasname, f.Alias.Aliasname
 	}
 	r.cols = []rteCol{{name: column, sql: alias + ".c1", typ: e.typ, mod: e.mod}}
-	t.renameColumns(r, f.Alias)
+	renameColumns(r, f.Alias)
 	return "(SELECT " + e.sql + " AS c1) AS " + alias, r
 }
 
 // rowsFrom translates ROWS FROM (unnest(...), unnest(...), ...): the arrays become
 // rows together, the shorter ones followed by NULLs.
-func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
+func (t *Translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 	alias := t.alias()
 	r := &rte{alias: "unnest", sql: alias}
 	if f.Alias != nil {
@@ -456,7 +456,7 @@ func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 		r.cols = append(r.cols, rteCol{name: "unnest", sql: alias + ".c" + itoa(int64(i+1)), typ: elem, mod: -1})
 	}
 	s.hidden, s.calls = old, calls
-	t.renameColumns(r, f.Alias)
+	renameColumns(r, f.Alias)
 	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(cleave_array_zip(" + quote.Text(strings.Join(types, ",")) + ", " + strings.Join(arrays, ", ") + "))) AS " + alias, r
 }
 

@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"fmt"
@@ -18,17 +18,33 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// translator turns one statement's syntax tree into SQLite SQL. It stops with a
-// panic of type failed, which translate catches: an error ends everything, and
-// the checks stay readable.
-type translator struct {
-	names  *catalog.Namespace
-	loc    *time.Location
-	text   string
-	params []uint32 // by number; 0 is not determined yet
-	fixed  bool     // no parameters at all (simple protocol)
+// place is the text of a statement, for the positions of errors in it.
+type place struct{ text string }
 
-	scope    *scope
+// resolver finds tables and types by their names.
+type resolver struct {
+	place
+	Names *catalog.Namespace
+}
+
+// scopes finds columns, among the tables of the SELECT and of those around it.
+type scopes struct {
+	resolver
+	scope *scope
+}
+
+// converter gives expressions other types, and parameters their first one.
+type converter struct {
+	scopes
+	loc     *time.Location
+	params  []uint32 // by number; 0 is not determined yet
+	fixed   bool     // no parameters at all (simple protocol)
+	inCheck bool     // a CHECK, index predicate or default: no subqueries, no parameters
+}
+
+// Translator turns one statement's syntax tree into SQLite SQL. It stops by package fault at the first error.
+type Translator struct {
+	converter
 	aliases  int
 	depth    int
 	systems  map[*catalog.System]bool // catalogue relations that must be filled
@@ -38,11 +54,16 @@ type translator struct {
 	reads    map[uint32]bool          // tables read in FROM
 	// nullIsFalse is set where NULL and false have the same effect.
 	nullIsFalse bool
-	inCheck     bool // a CHECK, index predicate or default: no subqueries, no parameters
+}
+
+// New translates a statement, or a part of one, for a conversation to which the names mean something.
+func New(names *catalog.Namespace, zone *time.Location, text string) *Translator {
+	return &Translator{converter: converter{scopes: scopes{resolver: resolver{place: place{text}, Names: names}}, loc: zone},
+		systems: map[*catalog.System]bool{}, reads: map[uint32]bool{}}
 }
 
 // at adds the position of a node to an error that has none.
-func (t *translator) at(loc int32, err error) error {
+func (t *place) at(loc int32, err error) error {
 	e := sqlstate.As(err)
 	if e.Position == 0 && loc >= 0 && int(loc) <= len(t.text) {
 		c := *e
@@ -52,7 +73,7 @@ func (t *translator) at(loc int32, err error) error {
 	return err
 }
 
-func (t *translator) failAt(loc int32, code sqlstate.Code, format string, args ...any) {
+func (t *place) failAt(loc int32, code sqlstate.Code, format string, args ...any) {
 	fault.Raise(t.at(loc, sqlstate.New(code, format, args...)))
 }
 
@@ -80,12 +101,12 @@ type expr struct {
 	weakName  bool // the name is a cast's or CASE's: an outer cast replaces it
 }
 
-func (t *translator) alias() string {
+func (t *Translator) alias() string {
 	t.aliases++
 	return "r" + strconv.Itoa(t.aliases)
 }
 
-func (t *translator) literal(oid uint32, mod int32, d value.Datum) expr {
+func (t *converter) literal(oid uint32, mod int32, d value.Datum) expr {
 	return expr{sql: d.Literal(), typ: oid, mod: mod, constant: true, notNull: d.Kind != 0}
 }
 
@@ -101,16 +122,16 @@ func nullExpr() expr {
 // expression depth is 1000.
 const maxDepth = 400
 
-func (t *translator) enter() {
+func (t *Translator) enter() {
 	if t.depth++; t.depth > maxDepth {
 		fault.Raisef(sqlstate.StatementTooComplex, "statement is nested more than %d levels deep", maxDepth)
 	}
 }
 
-func (t *translator) leave() { t.depth-- }
+func (t *Translator) leave() { t.depth-- }
 
 // resolveText gives an expression that is still untyped the type text.
-func (t *translator) resolveText(e expr) expr {
+func (t *converter) resolveText(e expr) expr {
 	if e.typ == pgoid.Unknown {
 		name := e.name
 		e = t.coerce(e, pgoid.Text, -1, pgcatalog.Implicit)
@@ -120,7 +141,7 @@ func (t *translator) resolveText(e expr) expr {
 }
 
 // coerce converts to a type, or fails with PostgreSQL's error.
-func (t *translator) coerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) expr {
+func (t *converter) coerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) expr {
 	r, ok := t.tryCoerce(e, oid, mod, ctx)
 	if !ok {
 		fault.Raisef(sqlstate.CannotCoerce, "cannot cast type %s to %s", value.TypeName(e.typ), value.TypeName(oid))
@@ -128,7 +149,7 @@ func (t *translator) coerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastCon
 	return r
 }
 
-func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) (expr, bool) {
+func (t *converter) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) (expr, bool) {
 	if e.row != nil {
 		return e, false
 	}
@@ -194,10 +215,10 @@ func explicitOrAssign(ctx pgcatalog.CastContext) pgcatalog.CastContext {
 }
 
 // input reads a literal of a type while the statement is translated.
-func (t *translator) input(oid uint32, text string) (value.Datum, error) {
+func (t *converter) input(oid uint32, text string) (value.Datum, error) {
 	switch oid {
 	case pgoid.Regclass, pgoid.Regtype, pgoid.Regnamespace, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regrole, pgoid.Regcollation, pgoid.Regoper, pgoid.Regoperator:
-		i, err := t.names.RegIn(oid, text)
+		i, err := t.Names.RegIn(oid, text)
 		return value.Int(i), err
 	}
 	if err := value.CheckText(text); err != nil {
@@ -207,7 +228,7 @@ func (t *translator) input(oid uint32, text string) (value.Datum, error) {
 }
 
 // ApplyTypmod enforces a length, precision or scale.
-func (t *translator) applyTypmod(e expr, mod int32, ctx pgcatalog.CastContext) expr {
+func (t *converter) applyTypmod(e expr, mod int32, ctx pgcatalog.CastContext) expr {
 	if mod < 0 {
 		return e
 	}
@@ -251,7 +272,7 @@ func call(fn string, args ...any) string {
 	return b.String()
 }
 
-func (t *translator) noCheck(what string) {
+func (t *converter) noCheck(what string) {
 	if t.inCheck {
 		fault.Refuse("CLV-2180", "%s in a constraint or default", what)
 	}
@@ -259,7 +280,7 @@ func (t *translator) noCheck(what string) {
 
 // commonType is the type that UNION, CASE, VALUES and their
 // like give their columns.
-func (t *translator) commonType(list []expr, what string) uint32 {
+func (t *converter) commonType(list []expr, what string) uint32 {
 	typ, other := value.Builtin.Common(typesOf(list))
 	if other != 0 {
 		fault.Raisef(sqlstate.DatatypeMismatch, "%s types %s and %s cannot be matched", what, value.TypeName(typ), value.TypeName(other))
@@ -276,7 +297,7 @@ func typesOf(list []expr) []uint32 {
 }
 
 // toCommon converts a list to its common type.
-func (t *translator) toCommon(list []expr, what string) (uint32, int32) {
+func (t *converter) toCommon(list []expr, what string) (uint32, int32) {
 	typ := t.commonType(list, what)
 	mod, first := int32(-1), true
 	for i := range list {
@@ -306,8 +327,8 @@ func comparand(e expr) string {
 	return e.sql
 }
 
-// typeOf resolves a type name.
-func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
+// TypeOf resolves a type name.
+func (t *resolver) TypeOf(n *pg.TypeName) (uint32, int32) {
 	if n == nil {
 		fault.Raisef(sqlstate.SyntaxError, "a type name is missing")
 	}
@@ -323,7 +344,7 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 	}
 	name := parts[len(parts)-1]
 	if len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog && parts[0] != catalog.SchemaPublic {
-		if _, ok := t.names.Catalog.Schemas[parts[0]]; !ok {
+		if _, ok := t.Names.Catalog.Schemas[parts[0]]; !ok {
 			t.failAt(n.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
 	}

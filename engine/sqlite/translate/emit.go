@@ -1,4 +1,4 @@
-package sqlite
+package translate
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // An emitter gives the SQL of a call whose arguments have the declared types.
-type emitter func(t *translator, args []expr) string
+type emitter func(t *Translator, args []expr) string
 
 // emitters holds what runs exactly, by PostgreSQL's signature (for operators,
 // that of the function behind the operator). aggregates likewise for aggregates
@@ -24,7 +24,7 @@ var (
 
 // tpl makes an emitter of a template in which %1 to %9 are the arguments.
 func tpl(s string) emitter {
-	return func(_ *translator, args []expr) string { return fillTemplate(s, args) }
+	return func(_ *Translator, args []expr) string { return fillTemplate(s, args) }
 }
 
 func fillTemplate(s string, args []expr) string {
@@ -205,14 +205,14 @@ func textEmitters() {
 	}
 	emitters["like(text,text)"] = tpl("cleave_like(%1, %2)")
 	// The concatenation of text with any other type uses that type's cast to text.
-	emitters["textanycat(text,anynonarray)"] = func(t *translator, a []expr) string {
+	emitters["textanycat(text,anynonarray)"] = func(t *Translator, a []expr) string {
 		return "(" + a[0].sql + " || " + t.asText(a[1]).sql + ")"
 	}
-	emitters["anytextcat(anynonarray,text)"] = func(t *translator, a []expr) string {
+	emitters["anytextcat(anynonarray,text)"] = func(t *Translator, a []expr) string {
 		return "(" + t.asText(a[0]).sql + " || " + a[1].sql + ")"
 	}
 	// concat prints with output functions: booleans are t and f there.
-	out := func(t *translator, e expr) string {
+	out := func(t *Translator, e expr) string {
 		switch {
 		case e.typ == pgoid.Bool:
 			return "(CASE " + e.sql + " WHEN 1 THEN 't' WHEN 0 THEN 'f' END)"
@@ -223,21 +223,21 @@ func textEmitters() {
 		}
 		return t.asText(e).sql
 	}
-	emitters["concat(any)"] = func(t *translator, a []expr) string {
+	emitters["concat(any)"] = func(t *Translator, a []expr) string {
 		args := make([]any, len(a))
 		for i, e := range a {
 			args[i] = out(t, e)
 		}
 		return call("cleave_concat", args...)
 	}
-	emitters["concat_ws(text,any)"] = func(t *translator, a []expr) string {
+	emitters["concat_ws(text,any)"] = func(t *Translator, a []expr) string {
 		args := []any{a[0].sql}
 		for _, e := range a[1:] {
 			args = append(args, out(t, e))
 		}
 		return call("cleave_concat_ws", args...)
 	}
-	emitters["format(text,any)"] = func(t *translator, a []expr) string {
+	emitters["format(text,any)"] = func(t *Translator, a []expr) string {
 		args := []any{a[0].sql}
 		for _, e := range a[1:] {
 			args = append(args, out(t, e))
@@ -247,26 +247,26 @@ func textEmitters() {
 	emitters["format(text)"] = tpl("cleave_format(%1)")
 	variadicEmitters["format(text,any)"] = true
 	variadicEmitters["concat(any)"], variadicEmitters["concat_ws(text,any)"] = true, true
-	emitters["array_to_string(anyarray,text)"] = func(t *translator, a []expr) string {
+	emitters["array_to_string(anyarray,text)"] = func(t *Translator, a []expr) string {
 		return call("cleave_array_to_string", a[0].typ, a[0].sql, a[1].sql)
 	}
-	emitters["array_to_string(anyarray,text,text)"] = func(t *translator, a []expr) string {
+	emitters["array_to_string(anyarray,text,text)"] = func(t *Translator, a []expr) string {
 		return call("cleave_array_to_string", a[0].typ, a[0].sql, a[1].sql, a[2].sql)
 	}
-	emitters["array_length(anyarray,int4)"] = func(t *translator, a []expr) string {
+	emitters["array_length(anyarray,int4)"] = func(t *Translator, a []expr) string {
 		return call("cleave_array_length", a[0].typ, a[0].sql, a[1].sql)
 	}
-	emitters["array_upper(anyarray,int4)"] = func(t *translator, a []expr) string {
+	emitters["array_upper(anyarray,int4)"] = func(t *Translator, a []expr) string {
 		if a[0].typ == pgoid.Int2Vector || a[0].typ == pgoid.OIDVector {
 			fault.Refuse("CLV-2054", "array_upper of a vector")
 		}
 		return call("cleave_array_length", a[0].typ, a[0].sql, a[1].sql)
 	}
-	emitters["cardinality(anyarray)"] = func(t *translator, a []expr) string {
+	emitters["cardinality(anyarray)"] = func(t *Translator, a []expr) string {
 		return call("cleave_array_card", a[0].typ, a[0].sql)
 	}
 	for sig, how := range map[string]int{"array_cat(anycompatiblearray,anycompatiblearray)": 0, "array_append(anycompatiblearray,anycompatible)": 1, "array_prepend(anycompatible,anycompatiblearray)": 2} {
-		emitters[sig] = func(t *translator, a []expr) string {
+		emitters[sig] = func(t *Translator, a []expr) string {
 			arr := a[0].typ
 			if how == 2 {
 				arr = a[1].typ
@@ -278,7 +278,7 @@ func textEmitters() {
 }
 
 // asText is a cast to text.
-func (t *translator) asText(e expr) expr {
+func (t *converter) asText(e expr) expr {
 	if e.typ == pgoid.Text {
 		return e
 	}
@@ -364,14 +364,14 @@ func aggregateEmitters() {
 		"first_value(anyelement)": "first_value(%1)", "last_value(anyelement)": "last_value(%1)",
 		"string_agg(text,text)": "cleave_string_agg(%1, %2)",
 	})
-	aggregates["count(any)"] = func(t *translator, a []expr) string { return "count(" + comparandOrSelf(a[0]) + ")" }
+	aggregates["count(any)"] = func(t *Translator, a []expr) string { return "count(" + comparandOrSelf(a[0]) + ")" }
 	for _, ty := range []string{"int2", "int4", "int8", "text", "date", "time", "timestamp", "timestamptz", "numeric", "float8", "oid"} {
 		for _, f := range []string{"min", "max"} {
-			aggregates[f+"("+ty+")"] = func(t *translator, a []expr) string { return f + "(" + comparand(a[0]) + ")" }
+			aggregates[f+"("+ty+")"] = func(t *Translator, a []expr) string { return f + "(" + comparand(a[0]) + ")" }
 		}
 	}
 	offset := func(f string) emitter {
-		return func(t *translator, a []expr) string {
+		return func(t *Translator, a []expr) string {
 			if !a[1].integer || a[1].intValue < 0 {
 				fault.Refuse("CLV-2055", "%s with an offset that is not a literal from 0", f)
 			}
@@ -387,7 +387,7 @@ func aggregateEmitters() {
 		aggregates[f+"(anycompatible,int4,anycompatible)"] = offset(f)
 	}
 	positive := func(f string, at int) emitter {
-		return func(t *translator, a []expr) string {
+		return func(t *Translator, a []expr) string {
 			if !a[at].integer || a[at].intValue < 1 {
 				fault.Refuse("CLV-2056", "%s with an argument that is not a literal from 1", f)
 			}
@@ -399,7 +399,7 @@ func aggregateEmitters() {
 	}
 	aggregates["ntile(int4)"] = positive("ntile", 0)
 	aggregates["nth_value(anyelement,int4)"] = positive("nth_value", 1)
-	aggregates["array_agg(anynonarray)"] = func(t *translator, a []expr) string {
+	aggregates["array_agg(anynonarray)"] = func(t *Translator, a []expr) string {
 		if at := value.Builtin.Array(a[0].typ); at == 0 || value.ClassOf(at) != value.ClassArray {
 			fault.Refuse("CLV-2057", "an array of %s", value.TypeName(a[0].typ))
 		}
