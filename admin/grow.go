@@ -17,8 +17,8 @@ type GrowRequest struct {
 	Meta
 	// To are the shards that get everything; those that are not in the map are added.
 	To []BootstrapShard
-	// Finish gives the ways back up and removes the shards that have nothing any more. Else that is left to a second call.
-	Finish bool
+	// Complete completes the moves and removes the shards that have nothing any more. Else that is left to a second call.
+	Complete bool
 	MoveOptions
 }
 
@@ -26,10 +26,10 @@ type GrowRequest struct {
 const growLook = 300 * time.Millisecond
 
 // Grow carries everything to the given shards while statements go on: it adds them, moves ranges, values and pins,
-// makes the first of them the default shard, and with Finish removes the others. say is told each step. Each of them is one that can be
+// makes the first of them the default shard, and with Complete removes the others. say is told each step. Each of them is one that can be
 // run by itself, and is left out when there is nothing to do: run again after a failure, Grow goes on where it stopped.
 //
-// Errors: 22023 for a list that cannot be, and those of AddShard, Spread, Drain, MoveDefault, Finish and RemoveShard.
+// Errors: 22023 for a list that cannot be, and those of AddShard, Spread, Drain, MoveDefault, Complete and RemoveShard.
 func Grow(ctx context.Context, a API, req GrowRequest, say func(format string, args ...any)) error {
 	if len(req.To) == 0 {
 		return sqlstate.New(sqlstate.InvalidParameterValue, "no shard is named that is to get everything")
@@ -85,7 +85,7 @@ func Grow(ctx context.Context, a API, req GrowRequest, say func(format string, a
 		if first != names[0] {
 			say("make %s the default shard, with the tables that are not sharded", names[0])
 		}
-		say("finish the moves, and remove %s", strings.Join(old, ", "))
+		say("complete the moves, and remove %s", strings.Join(old, ", "))
 		return nil
 	}
 	if err := others(ctx, a, say); err != nil {
@@ -113,8 +113,8 @@ func Grow(ctx context.Context, a API, req GrowRequest, say func(format string, a
 	}); err != nil {
 		return err
 	}
-	if !req.Finish {
-		say("everything is on %s; the ways back are kept", strings.Join(names, ", "))
+	if !req.Complete {
+		say("everything is on %s; the moves can still be reversed", strings.Join(names, ", "))
 		return nil
 	}
 	moves, err := a.Moves(ctx, "")
@@ -125,8 +125,8 @@ func Grow(ctx context.Context, a API, req GrowRequest, say func(format string, a
 		if w.Step != "opened" || !slices.Contains(old, w.From) && !slices.Contains(old, w.To) {
 			continue
 		}
-		say("finish %s", w.ID)
-		if _, err := a.Finish(ctx, WorkflowRequest{Meta: req.Meta, ID: w.ID}); err != nil {
+		say("complete %s", w.ID)
+		if _, err := a.Complete(ctx, WorkflowRequest{Meta: req.Meta, ID: w.ID}); err != nil {
 			return err
 		}
 		if err := awaitEnd(ctx, a, w.ID); err != nil {

@@ -85,7 +85,7 @@ func argument(v any) string {
 // arguments are what was asked for: without who and why, and what was found out from it.
 func arguments(s *workflow.Spec) map[string]any {
 	given := *s
-	if given.AskedKeepMS != 0 { // somebody has finished it since
+	if given.AskedKeepMS != 0 { // somebody has completed it since
 		given.KeepMS = given.AskedKeepMS
 	}
 	own := map[string]any{}
@@ -98,6 +98,8 @@ func arguments(s *workflow.Spec) map[string]any {
 	}
 	if delete(own, "from"); s.Kind == workflow.Drain {
 		own["shard"] = s.From
+		own["complete"] = own["finish"] // as it is stored; nil is not given
+		delete(own, "finish")
 	}
 	if s.Kind == workflow.Split {
 		delete(own, "keep_ms") // no row is moved

@@ -57,7 +57,7 @@ func (o *Ops) CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*R
 }
 
 // DropKeyspace takes a keyspace without tables out of the map, with its ranges and pins. Errors: 42704 if there is none; 2BP01 if tables,
-// declarations or constraints need it; 55006 while a part of it is being moved, or its way back is kept.
+// declarations or constraints need it; 55006 while a part of it is being moved, or a move of it can be reversed.
 func (o *Ops) DropKeyspace(ctx context.Context, req DropKeyspaceRequest) (*Result, error) {
 	edit := func(cur *shardmap.Snapshot) (*shardmap.State, error) {
 		next := cur.State().Clone()
@@ -89,7 +89,7 @@ func (o *Ops) DropKeyspace(ctx context.Context, req DropKeyspaceRequest) (*Resul
 				continue
 			}
 			t := k.Transits[0]
-			e := sqlstate.New(sqlstate.ObjectInUse, "keyspace %q cannot be dropped: %s of it is in move %s", req.Name, t.Text(), t.ID).WithHint("end it first: cleave finish %s, or cleave cancel %s", t.ID, t.ID)
+			e := sqlstate.New(sqlstate.ObjectInUse, "keyspace %q cannot be dropped: %s of it is in move %s", req.Name, t.Text(), t.ID).WithHint("end it first: cleave complete %s, or cleave cancel %s", t.ID, t.ID)
 			e.Keyspace = req.Name
 			return nil, e
 		}
@@ -382,7 +382,7 @@ func (o *Ops) relocate(ctx context.Context, m Meta, op, ks string, texts []strin
 	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("nothing was changed: run it again")
 }
 
-// moveKey begins to move a key with its rows, instead of placing it at once. No way back is kept,
+// moveKey begins to move a key with its rows, instead of placing it at once. It cannot be reversed,
 // so that it can be placed anew.
 func (o *Ops) moveKey(ctx context.Context, m Meta, v *move, unpin bool) (*Result, error) {
 	ix, _ := v.cur.Keyspace(v.ks)

@@ -139,7 +139,7 @@ func (o *Ops) lost(ctx context.Context, name string) bool {
 	return err != nil
 }
 
-// givenUp returns the shard on which a move only deletes what is left of it: it was given up, or its way back was. ""
+// givenUp returns the shard on which a move only deletes what is left of it: it was given up, or completed. ""
 // while the shard may still be needed.
 func (o *Ops) givenUp(ctx context.Context, id string) string {
 	s, err := o.workflow(ctx, id)

@@ -27,14 +27,14 @@ func (o *workflows) Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowI
 	return o.ask(ctx, req, workflow.Cancel)
 }
 
-// Rollback makes the old owner the owner again, with every write that the new one took.
-// 55000 if there is no way back any more, or if a constraint keeps the old owner from having it.
-func (o *workflows) Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+// Reverse makes the old owner the owner again, with every write that the new one took.
+// 55000 if it can no longer be reversed, or if a constraint keeps the old owner from having it.
+func (o *workflows) Reverse(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
 	s, err := o.workflow(ctx, req.ID)
 	if err != nil {
 		return nil, err
 	}
-	if s.Spec.Kind == workflow.Move && s.Step == workflow.Opened && workflow.CanAsk(s, workflow.Rollback) == nil {
+	if s.Spec.Kind == workflow.Move && s.Step == workflow.Opened && workflow.CanAsk(s, workflow.Reverse) == nil {
 		cur, err := o.load(ctx)
 		if err != nil {
 			return nil, err
@@ -43,12 +43,12 @@ func (o *workflows) Rollback(ctx context.Context, req WorkflowRequest) (*Workflo
 			return nil, err
 		}
 	}
-	return o.ask(ctx, req, workflow.Rollback)
+	return o.ask(ctx, req, workflow.Reverse)
 }
 
-// Finish gives the way back up and deletes the rows on the old owner.
-func (o *workflows) Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
-	return o.ask(ctx, req, workflow.Finish)
+// Complete deletes the rows on the old owner: the move can no longer be reversed.
+func (o *workflows) Complete(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Complete)
 }
 
 // Approve lets a plan be carried out. 55000 if it does not wait for that, if another plan, a drain or a spread
@@ -150,17 +150,17 @@ func wishPlan(s *workflow.State, w workflow.Wish) []string {
 		return []string{fmt.Sprintf("carry out the %d steps of the plan: cleave plan show %s", s.PlanSteps, s.Spec.ID)}
 	case w == workflow.Approve:
 		return []string{"it is approved already"}
-	case w == workflow.Finish && s.Step == workflow.Opened:
-		return []string{"delete the rows of " + what + " on " + s.Spec.From, "there is no way back then"}
-	case w == workflow.Finish:
-		return []string{"keep no way back after the cutover: the rows on " + s.Spec.From + " are deleted then"}
-	case w == workflow.Rollback && s.Step == workflow.Opened:
+	case w == workflow.Complete && s.Step == workflow.Opened:
+		return []string{"delete the rows of " + what + " on " + s.Spec.From, "it can no longer be reversed then"}
+	case w == workflow.Complete:
+		return []string{"complete it at the cutover: the rows on " + s.Spec.From + " are deleted then"}
+	case w == workflow.Reverse && s.Step == workflow.Opened:
 		return []string{"apply to " + s.Spec.From + " what " + s.Spec.To + " has taken since the cutover", "hold statements in " + what + " for a moment and make " + s.Spec.From + " the owner again",
 			"delete the rows on " + s.Spec.To}
-	case w == workflow.Rollback && s.Back:
-		return []string{"it is being rolled back already"}
+	case w == workflow.Reverse && s.Back:
+		return []string{"it is being reversed already"}
 	case w == workflow.Cancel && s.Back:
-		return []string{"end the rollback: " + s.Spec.To + " stays the owner of " + what}
+		return []string{"end the reversal: " + s.Spec.To + " stays the owner of " + what}
 	case move:
 		return []string{"end the copy, and delete the rows of " + what + " on " + s.Spec.To, "nothing is left of the move; " + s.Spec.From + " stays the owner"}
 	case len(s.Children) > 0:

@@ -351,7 +351,7 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 				}
 				what := t.Text() + " of keyspace " + k.Name
 				if req.Name == t.From {
-					return nil, inUse("move "+t.ID+" has its way back, or old rows, of "+what+" there", fmt.Sprintf("to give the way back up and delete them: cleave finish %s; if the shard is lost, run this command again then", t.ID))
+					return nil, inUse("move "+t.ID+" can still be reversed, or has old rows, of "+what+" there", fmt.Sprintf("to complete it and delete them: cleave complete %s; if the shard is lost, run this command again then", t.ID))
 				}
 				return nil, inUse("move "+t.ID+" is bringing "+what+" there", fmt.Sprintf("see: cleave moves %s; to end it: cleave cancel %[1]s; if the shard is lost, run this command again then", t.ID))
 			}

@@ -102,8 +102,8 @@ type Workflows interface {
 	Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
-	Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
-	Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
+	Reverse(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
+	Complete(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	// Verify reads the rows of sharded tables and compares where they are with the map.
 	Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error)
 	// VerifyPieces is Verify in steps, which can be interrupted: under req.ID it goes on where it was.

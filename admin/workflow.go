@@ -36,7 +36,7 @@ type MoveRequest struct {
 
 // MoveOptions are how rows are moved.
 type MoveOptions struct {
-	// Keep is for how long the way back is kept: "24h" (the default), "0" for not at all.
+	// Keep is for how long a move can be reversed after its cutover: "24h" (the default), "0" for not at all.
 	Keep string `json:"keep,omitempty"`
 	// Unverified leaves the comparison of both copies before the cutover out.
 	Unverified     bool  `json:"unverified,omitempty"`
@@ -83,11 +83,14 @@ type DrainRequest struct {
 	ID    string `json:"id,omitempty"`
 	Shard string `json:"shard"`
 	To    string `json:"to,omitempty"`
-	// Finish gives up the way back of earlier moves whose range is to leave the shard. Else it
-	// is waited for.
-	Finish bool `json:"finish,omitempty"`
+	// Complete completes earlier moves whose range is to leave the shard. Else the drain waits until the time to reverse
+	// them is over. Finish is its name of earlier versions, which is still taken.
+	Complete bool `json:"complete,omitempty"`
+	Finish   bool `json:"finish,omitempty"`
 	MoveOptions
 }
+
+func (r *DrainRequest) completes() bool { return r.Complete || r.Finish }
 
 // SpreadRequest asks for an even share of everything on each shard, by weight; moving as
 // little as that needs.
@@ -130,9 +133,9 @@ type WorkflowInfo struct {
 	Step     string `json:"step"`
 	Ended    bool   `json:"ended"`
 	Paused   bool   `json:"paused"`
-	Back     bool   `json:"back,omitempty"` // it is being rolled back
+	Back     bool   `json:"back,omitempty"` // it is being reversed
 	Error    string `json:"error,omitempty"`
-	BackLost string `json:"back_lost,omitempty"` // why there is no way back
+	BackLost string `json:"back_lost,omitempty"` // why it cannot be reversed
 	Doing    string `json:"doing,omitempty"`
 	Note     string `json:"note,omitempty"` // why it waits or is slow
 	// Rows and Bytes are what this step has done; RowsAll and BytesAll the estimate of
@@ -152,7 +155,7 @@ type WorkflowInfo struct {
 	HeldMS  int64   `json:"held_ms"` // how long statements were held in the cutover
 	// WaitsForShard is the shard that the clean-up waits for, whose rows are not in use any more; "" if it waits for none.
 	WaitsForShard string `json:"waits_for_shard,omitempty"`
-	// KeptUntil is when the way back ends; RowsUntil is when the rows on the old owner are deleted if it is lost.
+	// KeptUntil is until when it can be reversed; RowsUntil is when the rows on the old owner are deleted if it cannot be.
 	KeptUntil *time.Time `json:"kept_until,omitempty"`
 	RowsUntil *time.Time `json:"rows_until,omitempty"`
 	Created   time.Time  `json:"created"`
@@ -217,7 +220,7 @@ func (o *workflows) Move(ctx context.Context, req MoveRequest) (*WorkflowResult,
 	plan := []string{
 		fmt.Sprintf("copy the rows of %s of keyspace %s from %s to %s while they are in use", spec.Part.Text(), spec.Keyspace, spec.From, spec.To),
 		"compare both copies", "hold statements in it for a moment and make " + spec.To + " the owner",
-		"keep the way back, then delete the rows on " + spec.From,
+		"replicate changes back, so that it can be reversed; then delete the rows on " + spec.From,
 	}
 	var refused []string
 	if req.DryRun {
@@ -401,7 +404,7 @@ func (m *MoveOptions) options(keepMS int64) (workflow.Options, error) {
 			d, err = 0, nil
 		}
 		if err != nil || d < 0 {
-			return o, sqlstate.New(sqlstate.InvalidParameterValue, "%q is no time to keep a way back", m.Keep).WithHint("use 24h, 30m or 0")
+			return o, sqlstate.New(sqlstate.InvalidParameterValue, "%q is no time during which a move can be reversed", m.Keep).WithHint("use 24h, 30m or 0")
 		}
 		if o.KeepMS = d.Milliseconds(); o.KeepMS == 0 {
 			o.KeepMS = -1
@@ -532,7 +535,7 @@ func (o *workflows) Drain(ctx context.Context, req DrainRequest) (*WorkflowResul
 	if err != nil {
 		return nil, err
 	}
-	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Drain, From: req.Shard, To: req.To, Finish: req.Finish, By: req.by(), Why: req.Why}
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Drain, From: req.Shard, To: req.To, Complete: req.completes(), By: req.by(), Why: req.Why}
 	if spec.Options, err = req.options(-1); err != nil {
 		return nil, err
 	}
@@ -613,9 +616,9 @@ func waits(cur *shardmap.Snapshot, spec *workflow.Spec, moves []workflow.Spec, o
 		}
 		line := fmt.Sprintf("wait for move %s of %s of keyspace %s from %s to %s", w.Spec.ID, w.Spec.Part.Text(), w.Spec.Keyspace, w.Source(), w.Target())
 		if w.Step == workflow.Opened && !w.Back {
-			line = fmt.Sprintf("wait until the way back of %s of keyspace %s by move %s is over (cleave finish %s)", w.Spec.Part.Text(), w.Spec.Keyspace, w.Spec.ID, w.Spec.ID)
-			if spec.Finish {
-				line = fmt.Sprintf("give up the way back of %s of keyspace %s by move %s", w.Spec.Part.Text(), w.Spec.Keyspace, w.Spec.ID)
+			line = fmt.Sprintf("wait until move %s of %s of keyspace %s can no longer be reversed (cleave complete %s)", w.Spec.ID, w.Spec.Part.Text(), w.Spec.Keyspace, w.Spec.ID)
+			if spec.Complete {
+				line = fmt.Sprintf("complete move %s of %s of keyspace %s", w.Spec.ID, w.Spec.Part.Text(), w.Spec.Keyspace)
 			}
 		}
 		lines = append(lines, line)
@@ -751,7 +754,7 @@ func (o *workflows) info(ctx context.Context, s *workflow.State, whole bool) Wor
 		i.Children = append(i.Children, c.ID)
 	}
 	if !whole && s.BackLost != "" {
-		i.Note = "there is no way back: " + s.BackLost
+		i.Note = "it cannot be reversed: " + s.BackLost
 	}
 	if whole {
 		for _, l := range s.History {

@@ -13,7 +13,7 @@ import (
 )
 
 // Arrives says why the map would not take a shard as the owner of what a move brings it, mostly because of a
-// constraint, or since the shard is being drained: 55000, Refused. back: of a move that is rolled back. Nobody begins a move, or holds statements for one,
+// constraint, or since the shard is being drained: 55000, Refused. back: of a move that is reversed. Nobody begins a move, or holds statements for one,
 // of which it is known that it cannot arrive.
 func Arrives(cur *shardmap.Snapshot, spec *workflow.Spec, back bool) error {
 	if len(cur.State().Constraints) == 0 && !cur.Draining() {

@@ -130,8 +130,8 @@ func (w *parent) free(ctx context.Context, s *workflow.State, snap *shardmap.Sna
 	return nil
 }
 
-// inTheWay is the error of a workflow that needs a part which a move has. If that only keeps its
-// way back, a drain may end that.
+// inTheWay is the error of a workflow that needs a part which a move has. If that can only be
+// reversed, a drain may complete it.
 func (w *parent) inTheWay(ctx context.Context, s, move *workflow.State) error {
 	id := move.Spec.ID
 	what := fmt.Sprintf("%s of keyspace %s", move.Spec.Part.Text(), move.Spec.Keyspace)
@@ -141,15 +141,15 @@ func (w *parent) inTheWay(ctx context.Context, s, move *workflow.State) error {
 	case move.Step != workflow.Opened || move.Back:
 		return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, "%s is being moved from %s to %s by %s, which is waited for", what, move.Source(), move.Target(), id).
 			WithHint("see: cleave moves %s; before its cutover it can be ended: cleave cancel %s", id, id))
-	case !s.Spec.Finish:
+	case !s.Spec.Complete:
 		until := time.UnixMilli(move.OpenAt + move.Spec.KeepMS).UTC().Format("2006-01-02 15:04 MST")
-		text := "the way back of %s by move %s is kept until %s"
+		text := "move %s of %s can be reversed until %s"
 		if move.BackLost != "" {
-			text = "the old rows of %s, from before move %s, whose way back is lost, are kept until %s"
+			text = "move %s of %s cannot be reversed, and its old rows are kept until %s"
 		}
-		return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, text, what, id, until).WithHint("to go on now: cleave finish %s", id))
+		return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, text, id, what, until).WithHint("to go on now: cleave complete %s", id))
 	}
-	if _, err := Ask(ctx, w.t.records, id, workflow.Finish, s.Spec.By, nil); err != nil {
+	if _, err := Ask(ctx, w.t.records, id, workflow.Complete, s.Spec.By, nil); err != nil {
 		return err
 	}
 	w.t.again()

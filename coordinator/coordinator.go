@@ -33,7 +33,7 @@ type Options struct {
 	Member string
 	Log    *slog.Logger // nil: nothing is logged
 	// MovesMax bounds the moves at work at a time, PerShardMax those of one shard; ones
-	// that only keep their way back do not count. 0 is 4 and 2.
+	// that only can be reversed do not count. 0 is 4 and 2.
 	MovesMax, PerShardMax int
 	// Streams bounds the tables and parts of tables that a move copies at a time; 0 is 4.
 	Streams int

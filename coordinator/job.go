@@ -188,7 +188,7 @@ func (j *job) store(ctx context.Context, s workflow.State, e workflow.Event) (wo
 			if next.Step != s.Step {
 				j.log.Info("workflow step", "step", next.Step, "was", s.Step, "why", e.Error, "attempt", next.Attempt)
 			} else if next.BackLost != s.BackLost {
-				j.log.Warn("the way back is lost", "why", next.BackLost)
+				j.log.Warn("a move can no longer be reversed", "why", next.BackLost)
 			} else if e.Kind == workflow.EventFailed && s.Tries == 0 {
 				j.log.Warn("workflow step is tried again", "step", s.Step, "op", e.Op, telemetry.KeyError, e.Error)
 			}

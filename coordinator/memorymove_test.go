@@ -227,7 +227,7 @@ func (l *little) equal(one, other string) {
 	}
 }
 
-// TestMoveInMemory: a part goes to another shard while clients write, comes back by a rollback with what was written there, goes again
+// TestMoveInMemory: a part goes to another shard while clients write, comes back by a reversal with what was written there, goes again
 // and stays.
 func TestMoveInMemory(t *testing.T) {
 	l := newLittle(t)
@@ -261,7 +261,7 @@ func TestMoveInMemory(t *testing.T) {
 	if s.HeldMS > patience.Milliseconds()/2 || s.Attempt != 0 {
 		t.Errorf("held for %d ms, after %d attempts", s.HeldMS, s.Attempt)
 	}
-	l.ask("there", workflow.Rollback)
+	l.ask("there", workflow.Reverse)
 	l.is("there", workflow.RolledBack)
 	l.move("stays", workflow.Options{KeepMS: -1})
 	l.is("stays", workflow.Done)
@@ -286,7 +286,7 @@ func TestMoveIsCancelled(t *testing.T) {
 	l.settled("a")
 }
 
-// TestACoordinatorStopsAnywhere: it stops before each effect and each store of a move in turn, there and on the way back; the next one
+// TestACoordinatorStopsAnywhere: it stops before each effect and each store of a move in turn, there and while it is reversed; the next one
 // goes on, and in the end everything is as if none had stopped.
 func TestACoordinatorStopsAnywhere(t *testing.T) {
 	t.Run("there", func(t *testing.T) {
@@ -328,7 +328,7 @@ func stopsAnywhere(t *testing.T, back bool, among ...workflow.Op) {
 	}
 }
 
-// stopAt stops the coordinator at the first moment of a move, or of its way back, for which now is true, and returns before what; "" if
+// stopAt stops the coordinator at the first moment of a move, or of its reversal, for which now is true, and returns before what; "" if
 // there is none.
 func stopAt(t *testing.T, back bool, now func(op workflow.Op) bool) (what string) {
 	l := newLittle(t)
@@ -360,7 +360,7 @@ func stopAt(t *testing.T, back bool, now func(op workflow.Op) bool) (what string
 		mu.Lock()
 		begun = true
 		mu.Unlock()
-		l.ask("m", workflow.Rollback)
+		l.ask("m", workflow.Reverse)
 	}
 	last, owner := workflow.Done, "c"
 	if back {

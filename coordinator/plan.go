@@ -79,7 +79,7 @@ func (w *parent) endDrain(ctx context.Context, s *workflow.State) error {
 	return err
 }
 
-// Mergeable says why two ranges cannot become one now: a move has a part of them, or keeps its way back.
+// Mergeable says why two ranges cannot become one now: a move has a part of them, or can be reversed.
 func Mergeable(snap *shardmap.Snapshot, spec *workflow.Spec) error {
 	lower, upper, err := Neighbours(snap, spec.Keyspace, spec.At)
 	if err != nil || lower == nil {
@@ -88,7 +88,7 @@ func Mergeable(snap *shardmap.Snapshot, spec *workflow.Spec) error {
 	for _, r := range []*shardmap.Range{lower, upper} {
 		if t := snap.TransitIn(spec.Keyspace, r); t != nil {
 			return sqlstate.New(sqlstate.ObjectNotInState, "%s of keyspace %s is being moved by %s, or can still come back: its bounds stay as they are", t.Part.Text(), spec.Keyspace, t.ID).
-				WithHint("see: cleave moves %s; to give a way back up: cleave finish %s", t.ID, t.ID)
+				WithHint("see: cleave moves %s; to complete one: cleave complete %s", t.ID, t.ID)
 		}
 	}
 	return nil

@@ -145,7 +145,7 @@ func (t *term) busy(ctx context.Context, s *workflow.PolicyState, now int64) (bu
 				s.Moved += w.Bytes
 				continue
 			}
-			// A way back that is kept is no work, but its range cannot move.
+			// A move that can be reversed is no work, but its range cannot move.
 			switch {
 			case w.Step.Ended(), w.Step == workflow.Opened:
 			case w.Step == workflow.Proposed:

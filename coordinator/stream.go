@@ -245,7 +245,7 @@ func (st *stream) last(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// How often is looked whether the way back still fits the tables: at the map, and at the tables themselves, which
+// How often is looked whether reverse replication still fits the tables: at the map, and at the tables themselves, which
 // somebody may have changed on a shard directly. When the map tells of a change it is not on the shards yet, perhaps.
 const (
 	backLook    = 2 * time.Second
@@ -254,7 +254,7 @@ const (
 )
 
 // keepBack is workflow.KeepBack. A change of a table ends the stream with the next change of a row; here it is seen
-// before, so that nobody relies on a way back that there is not.
+// before, so that nobody relies on a reversal that is not possible.
 func (j *job) keepBack(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	st, err := j.follows(ctx, s, e)
 	if err != nil {

@@ -89,7 +89,7 @@ type Mover interface {
 	Apply(ctx context.Context, id string, set Set) (Applier, error)
 	// Applied returns the position up to which Apply has committed, "" at first.
 	Applied(ctx context.Context, id string) (Position, error)
-	// SetApplied writes that position: where a copy begins, or where a way back does.
+	// SetApplied writes that position: where a copy begins, or where reverse replication does.
 	// An Apply of the id that is under way commits no more.
 	SetApplied(ctx context.Context, id string, at Position) error
 

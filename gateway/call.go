@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,8 +22,9 @@ type function struct {
 	params   []string
 	required int
 	usage    string
-	changes  bool // it changes the map
-	awaits   bool // it waits until all routers go by a new map
+	changes  bool              // it changes the map
+	awaits   bool              // it waits until all routers go by a new map
+	older    map[string]string // names that parameters had in earlier versions, which are still taken
 	run      func(ctx context.Context, a admin.API, by string, v values) (string, error)
 }
 
@@ -41,6 +43,9 @@ const variadic = "key..."
 
 // Functions returns the names of the functions of the schema cleave that carry out operations on the cluster.
 func Functions() []string { return slices.Sorted(maps.Keys(functions)) }
+
+// olderFunctions are names that functions had in earlier versions. They are still called by them, and not in the catalogue.
+var olderFunctions = map[string]string{"rollback": "reverse", "finish": "complete"}
 
 var functions = map[string]function{
 	"create_keyspace": {
@@ -278,7 +283,7 @@ func (v value) strings() []string {
 // call runs one of Cleave's functions.
 func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult, error) {
 	c := st.Call
-	f, ok := functions[c.Function]
+	f, ok := functions[cmp.Or(olderFunctions[c.Function], c.Function)]
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedFunction, "function cleave.%s does not exist", c.Function).
 			WithHint("there are %s", strings.Join(slices.Sorted(maps.Keys(functions)), ", "))
@@ -306,7 +311,7 @@ func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult
 		if err != nil {
 			return nil, wrong("argument %d of cleave.%s: %v", i+1, c.Function, err)
 		}
-		name := a.Name
+		name := cmp.Or(f.older[a.Name], a.Name)
 		switch {
 		case name != "":
 			known := false

@@ -55,14 +55,14 @@ func init() {
 		},
 	}
 	functions["drain"] = function{
-		params: append([]string{"shard", "to_shard", "id", "why", "finish"}, options...), required: 1, changes: true,
-		usage: "cleave.drain('shard' [, to_shard => 's'] [, finish => true])",
+		params: append([]string{"shard", "to_shard", "id", "why", "complete"}, options...), required: 1, changes: true, older: map[string]string{"finish": "complete"},
+		usage: "cleave.drain('shard' [, to_shard => 's'] [, complete => true])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
 			if err != nil {
 				return "", err
 			}
-			return beganWorkflow(a.Drain(ctx, admin.DrainRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Shard: v.text("shard"), To: v.text("to_shard"), Finish: isTrue(v.text("finish")), MoveOptions: o}))
+			return beganWorkflow(a.Drain(ctx, admin.DrainRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Shard: v.text("shard"), To: v.text("to_shard"), Complete: isTrue(v.text("complete")), MoveOptions: o}))
 		},
 	}
 	functions["spread"] = function{
@@ -124,7 +124,7 @@ func init() {
 		},
 	}
 	for name, ask := range map[string]func(admin.API, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error){
-		"pause": admin.API.Pause, "resume": admin.API.Resume, "cancel": admin.API.Cancel, "rollback": admin.API.Rollback, "finish": admin.API.Finish, "approve": admin.API.Approve,
+		"pause": admin.API.Pause, "resume": admin.API.Resume, "cancel": admin.API.Cancel, "reverse": admin.API.Reverse, "complete": admin.API.Complete, "approve": admin.API.Approve,
 	} {
 		params, usage := []string{"id", "why"}, "cleave."+name+"('id')"
 		if name == "resume" {

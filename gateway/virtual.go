@@ -55,7 +55,7 @@ const (
 //	           is prepared), decided_on (the shard that has the decision), state ("active", "in doubt")
 //	workflows  id, kind, keyspace, part, from_shard, to_shard, step, paused, note (why it waits or is slow), error, rows, bytes (of this step),
 //	           rows_all, bytes_all (estimates), rows_per_second, lag_bytes, eta (seconds), held_ms,
-//	           kept_until (of the way back), parent, by, created, changed
+//	           kept_until (it can be reversed), parent, by, created, changed
 //	heat       keyspace, part, kind (range, value, pin), shard, statements (a second), busy (under way at a
 //	           time), share (of all): the load of the last minutes
 //	hot_keys   keyspace, key, shard, pinned, statements, share

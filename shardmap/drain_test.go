@@ -106,7 +106,7 @@ func TestNothingArrivesAtADrainedShard(t *testing.T) {
 	}
 }
 
-// TestTransitsOfADrainedShard: one that leads there is refused, one that came before the drain arrives, and a way back does not.
+// TestTransitsOfADrainedShard: one that leads there is refused, one that came before the drain arrives, and a reversal does not.
 func TestTransitsOfADrainedShard(t *testing.T) {
 	k, err := shardmap.NewHashKeyspace("k", []keyspace.Type{keyspace.Int8}, someShards("shard-0", "shard-1"), 2)
 	if err != nil {
@@ -154,11 +154,11 @@ func TestTransitsOfADrainedShard(t *testing.T) {
 	snap = cut(tries(snap, "before", own(lower, "shard-0")))
 	snap = cut(tries(snap, "before", func(s *shardmap.State) { s.DropTransit("k", "before") }))
 	no(tries(snap, "late", put("late", "shard-0", "shard-1", lower, shardmap.NoHold)))
-	// The drain's own move, and its way back.
+	// The drain's own move, and its reversal.
 	snap = cut(tries(snap, "off", put("off", "shard-1", "shard-2", upper, shardmap.NoHold)))
 	snap = cut(tries(snap, "off", own(upper, "shard-2")))
 	no(tries(snap, "off", own(upper, "shard-1")))
-	// A way back whose statements are held is not stopped: the drain begins when it has arrived.
+	// A reversal whose statements are held is not stopped: the drain begins when it has arrived.
 	snap = cut(tries(snap, "", func(s *shardmap.State) { s.SetDrain("shard-1", "") }))
 	snap = cut(tries(snap, "off", put("off", "shard-1", "shard-2", upper, shardmap.HoldNew)))
 	no(tries(snap, "", drain))

@@ -39,7 +39,7 @@ const (
 )
 
 // Transit is a part of a keyspace of which two shards have rows: one owns them, the
-// other has a copy, not whole yet or kept for the way back. The map says who owns the
+// other has a copy, not whole yet or kept so that it can be reversed. The map says who owns the
 // keys; whichever of From and To does not has strangers (see [Snapshot.Strangers]).
 type Transit struct {
 	ID string `json:"id"` // of the move

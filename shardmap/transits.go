@@ -380,7 +380,7 @@ func checkMoving(prev, next *Snapshot, by string) error {
 			fail := func(what string) error {
 				err := sqlstate.New(sqlstate.ObjectNotInState, "%s of keyspace %q is being moved from shard %s to shard %s (%s): %s",
 					t.Text(), name, t.From, t.To, t.ID, what).
-					WithHint("wait for the move %s, or end it: cleave finish %s, cleave rollback %s, or before its cutover cleave cancel %s", t.ID, t.ID, t.ID, t.ID)
+					WithHint("wait for the move %s, or end it: cleave complete %s, cleave reverse %s, or before its cutover cleave cancel %s", t.ID, t.ID, t.ID, t.ID)
 				err.Keyspace, err.Range, err.Epoch = name, t.Text(), t.Epoch
 				return err
 			}

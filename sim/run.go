@@ -34,7 +34,7 @@ func Run(o Options) (Report, error) {
 		if (w.tick-w.o.Ticks)%3000 == 2999 {
 			for _, id := range w.ids() {
 				w.ask(id, workflow.Resume)
-				w.ask(id, workflow.Finish)
+				w.ask(id, workflow.Complete)
 			}
 		}
 	}
@@ -208,14 +208,14 @@ func (w *world) operator() {
 		return
 	}
 	id := ids[w.rand.IntN(len(ids))]
-	wish := workflow.Finish
+	wish := workflow.Complete
 	switch s := w.flows[id]; {
 	case s.Paused || w.chance(20):
 		wish = workflow.Resume
 	case w.chance(20):
 		wish = workflow.Pause
 	case s.Step == workflow.Opened && w.chance(60):
-		wish = workflow.Rollback
+		wish = workflow.Reverse
 	case w.chance(15):
 		wish = workflow.Cancel
 	}

@@ -30,7 +30,7 @@ const (
 	NoFilter      Break = "no-filter"      // scans count strangers
 	NoTransaction Break = "no-transaction" // acknowledgements do not wait for open transactions
 	NoTerm        Break = "no-term"        // transactions go on after their router has lost its lease and joined anew
-	NoMark        Break = "no-mark"        // the way back begins where its capture did, not at the cutover
+	NoMark        Break = "no-mark"        // reverse replication begins where its capture did, not at the cutover
 	NoCatchUp     Break = "no-catch-up"    // a copy that goes on does not bring what is loaded to the position of the rest
 	BlindBack     Break = "blind-back"     // an opening is taken back by a leader who does not know whether it was done, and does not shut the target
 )

@@ -34,7 +34,7 @@ const (
 	Copy Op = "copy"
 	// Follow applies changes until the target is nearly level with the source.
 	Follow Op = "follow"
-	// CaptureBack makes the capture of the way back on the target.
+	// CaptureBack makes the capture of reverse replication on the target.
 	CaptureBack Op = "capture back"
 	// Verify compares both copies at one position, while changes are applied.
 	Verify Op = "verify"
@@ -48,7 +48,7 @@ const (
 	Unhold Op = "unhold"
 	// SetGuards sets the guards of the source as the map would say without the hold.
 	SetGuards Op = "set guards"
-	// MarkBack says where the way back begins: behind everything that was applied. Late
+	// MarkBack says where reverse replication begins: behind everything that was applied. Late
 	// after ForMS.
 	MarkBack Op = "mark back"
 	// OpenTarget opens the target's guards for the part. Late only if it is certain that the map has the source as
@@ -144,8 +144,8 @@ const (
 	Pause    Wish = "pause"
 	Resume   Wish = "resume"
 	Cancel   Wish = "cancel"
-	Rollback Wish = "rollback"
-	Finish   Wish = "finish"
+	Reverse  Wish = "reverse"
+	Complete Wish = "complete"
 	Approve  Wish = "approve" // of a plan
 )
 

@@ -99,8 +99,8 @@ type Spec struct {
 	By       string        `json:"by"`
 	Why      string        `json:"why,omitempty"`
 	Parent   string        `json:"parent,omitempty"`
-	// Finish (drain): the way back of earlier moves that are in the way is given up.
-	Finish bool `json:"finish,omitempty"`
+	// Complete (drain): earlier moves that are in the way are completed.
+	Complete bool `json:"finish,omitempty"`
 	// Unpin (move of a key): its pin goes, and it is where the keyspace puts it. Else
 	// it is pinned to To. WasPinned says whether it had a pin before.
 	Unpin     bool `json:"unpin,omitempty"`
@@ -113,10 +113,10 @@ type Spec struct {
 
 // Options are how it is to be done.
 type Options struct {
-	// KeepMS is how long the way back is kept after the cutover, milliseconds; -1: not
-	// at all.
+	// KeepMS is how long changes are replicated to the old owner after the cutover, so that the move can be
+	// reversed, milliseconds; -1: not at all.
 	KeepMS int64 `json:"keep_ms"`
-	// AskedKeepMS is what KeepMS was before somebody wished that no way back be kept; 0: nobody has.
+	// AskedKeepMS is what KeepMS was before somebody asked to complete the move; 0: nobody has.
 	AskedKeepMS int64 `json:"asked_keep_ms,omitempty"`
 	// Unverified leaves the comparison of both copies out.
 	Unverified bool `json:"unverified,omitempty"`
@@ -128,7 +128,7 @@ type Options struct {
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
 	// Window is when rows are copied, compared and deleted and a cutover begins, as
 	// ParseWindows reads it; "": always. What a person asks for does not wait for it: a
-	// rollback, and what a cancel removes.
+	// reversal, and what a cancel removes.
 	Window string `json:"window,omitempty"`
 	// MaxLatencyMS bounds how long a small write may take on either shard, milliseconds, and MaxLagMS and
 	// MaxLagBytes how far a replica of either may be behind, before copy and clean-up slow down. 0: for the latency what adapts
@@ -246,7 +246,7 @@ type State struct {
 	Seq uint64 `json:"seq"`
 	// Paused: nothing is done until it is resumed. A cutover is not interrupted.
 	Paused bool `json:"paused,omitempty"`
-	// Back: the roles of the shards are exchanged (a move that is rolled back).
+	// Back: the roles of the shards are exchanged (a move that is being reversed).
 	Back bool `json:"back,omitempty"`
 	// MayBeOpen: a cutover was taken back that may have opened the target's guards, which are shut before the source
 	// takes writes again. ShutLater: the target could not be reached for that, so statements are let go first.
@@ -265,7 +265,7 @@ type State struct {
 	Attempt  int `json:"attempt,omitempty"`
 	Tries    int `json:"tries,omitempty"`
 	Restarts int `json:"restarts,omitempty"`
-	// BackLost says why there is no way back any more; Outdated that this is because tables were changed: the old
+	// BackLost says why reverse replication has ended; Outdated that this is because tables were changed: the old
 	// rows are of no use then.
 	BackLost string `json:"back_lost,omitempty"`
 	Outdated bool   `json:"outdated,omitempty"`
@@ -360,7 +360,7 @@ func orEmpty(before, s string) string {
 }
 
 // Source and Target are the shards that rows go from and to at the moment: those of
-// the spec, or the other way round in a rollback.
+// the spec, or the other way round in a reversal.
 func (s *State) Source() string {
 	if s.Back {
 		return s.Spec.To

@@ -126,7 +126,7 @@ func (s *State) done(e Event) {
 			s.goTo(Cleaning, at, "the old rows are those of tables as they were before")
 			return
 		}
-		s.goTo(Cleaning, at, "the time for a way back is over")
+		s.goTo(Cleaning, at, "the time to reverse it is over")
 	case Cleaning, Cancelling:
 		end := s.Ending
 		if end == "" {
@@ -249,15 +249,15 @@ func (s *State) failed(e Event) {
 			s.note(e.At, "tried again: "+what)
 		}
 	}
-	lost := func() { // the way back is closed
+	lost := func() { // it cannot be reversed
 		s.BackLost, s.Outdated = clip(what), outdated
 		if s.Step == Closing {
 			s.After = Opened
-			s.goTo(Reopening, e.At, "there is no way back: "+what)
+			s.goTo(Reopening, e.At, "it cannot be reversed: "+what)
 			return
 		}
 		s.Back = false
-		s.goTo(Opened, e.At, "there is no way back: "+what)
+		s.goTo(Opened, e.At, "it cannot be reversed: "+what)
 	}
 	fail := func() {
 		s.Ending = Failed
@@ -300,9 +300,9 @@ func (s *State) failed(e Event) {
 				s.Attempt++
 			}
 			s.goTo(Reopening, e.At, what)
-		case s.Back && class == Refused && e.Op == Hold: // by a constraint, which may be taken back: the way back is kept
+		case s.Back && class == Refused && e.Op == Hold: // by a constraint, which may be removed: reverse replication goes on
 			s.After = Opened
-			s.goTo(Reopening, e.At, "the rollback was given up: "+what)
+			s.goTo(Reopening, e.At, "the reversal was given up: "+what)
 		case s.Back:
 			lost()
 		case class == Changed:
@@ -324,7 +324,7 @@ func (s *State) failed(e Event) {
 			return
 		}
 		s.BackLost, s.Outdated = clip(what), outdated
-		s.goTo(Opened, e.At, "there is no way back any more: "+what)
+		s.goTo(Opened, e.At, "it can no longer be reversed: "+what)
 	case Planning, Choosing, Working, Editing:
 		if class == Again || class == Changed {
 			again()
@@ -371,7 +371,7 @@ func CanAsk(s *State, w Wish) error {
 			}
 			return nil
 		case s.Step == Opening, s.Step == Opened && !s.Back:
-			return no("the rows have a new owner", "to take it back: cleave rollback "+id)
+			return no("the rows have a new owner", "to reverse it: cleave reverse "+id)
 		case s.Step == Cleaning, s.Step == Cancelling:
 			return no("what is left of it is being removed", "see: cleave moves "+id)
 		}
@@ -386,28 +386,28 @@ func CanAsk(s *State, w Wish) error {
 			return no("its plan does not wait for approval", "see: cleave plan show "+id)
 		}
 		return nil
-	case Rollback:
+	case Reverse:
 		switch {
 		case s.Spec.Kind != Move:
-			return no("only a move can be rolled back", "roll back its moves: cleave moves")
+			return no("only a move can be reversed", "reverse its moves: cleave moves")
 		case s.Back, s.Step == RolledBack, s.Step == Cancelled, s.Ending == Cancelled:
 			return nil
 		case s.Step == Opened && s.BackLost != "":
-			return no("there is no way back any more ("+s.BackLost+")", "to bring it back: cleave finish "+id+" --wait, then "+s.moveBack())
+			return no("it can no longer be reversed ("+s.BackLost+")", "to bring it back: cleave complete "+id+" --wait, then "+s.moveBack())
 		case s.Step == Opening:
 			return no("the owner is changing at this moment", "ask again in a moment")
 		case s.Step == Failed, s.Ending == Failed:
-			return no("it has failed before the owner changed, so there is nothing to take back", "see: cleave moves "+id)
+			return no("it has failed before the owner changed, so there is nothing to reverse", "see: cleave moves "+id)
 		case s.Step.Ended():
-			return no("there is no way back any more"+inBrackets(s.BackLost), "to bring it back: "+s.moveBack())
+			return no("it can no longer be reversed"+inBrackets(s.BackLost), "to bring it back: "+s.moveBack())
 		case s.Step == Cleaning, s.Step == Cancelling:
-			return no("there is no way back any more"+inBrackets(s.BackLost), "to bring it back: cleave moves "+id+" --wait, then "+s.moveBack())
+			return no("it can no longer be reversed"+inBrackets(s.BackLost), "to bring it back: cleave moves "+id+" --wait, then "+s.moveBack())
 		}
 		return nil
-	case Finish:
+	case Complete:
 		switch {
 		case s.Spec.Kind != Move:
-			return no("only a move has a way back that can be given up", "see: cleave moves")
+			return no("only a move can be completed", "see: cleave moves")
 		case s.Step == Done, s.Ending == Done:
 			return nil
 		case s.Step == RolledBack:
@@ -415,7 +415,7 @@ func CanAsk(s *State, w Wish) error {
 		case s.Step.Ended():
 			return no("the owner was not changed, and nothing is left of it", "see: cleave moves "+id)
 		case s.Back, s.Step == Cancelling:
-			return no("it is being taken back", "see: cleave moves "+id)
+			return no("it is being reversed", "see: cleave moves "+id)
 		}
 		return nil
 	}
@@ -475,35 +475,35 @@ func (s *State) ask(e Event) {
 			s.Paused = false
 			if s.Step == Closing || s.Step == Reopening {
 				s.After = Opened
-				s.goTo(Reopening, e.At, "the rollback was cancelled"+by)
+				s.goTo(Reopening, e.At, "the reversal was cancelled"+by)
 				return
 			}
 			s.Back = false
-			s.goTo(Opened, e.At, "the rollback was cancelled"+by)
+			s.goTo(Opened, e.At, "the reversal was cancelled"+by)
 		default:
 			s.giveUp(e.At, "cancelled"+by)
 		}
-	case Rollback:
+	case Reverse:
 		switch {
 		case s.Back, s.Step.Ended(), s.Ending == Cancelled:
 		case s.Step == Opened:
 			s.Back, s.Attempt, s.Paused = true, 0, false
-			s.goTo(CatchingUp, e.At, "rolled back"+by)
+			s.goTo(CatchingUp, e.At, "reversed"+by)
 		default: // before the cutover it is the same as to cancel
-			s.giveUp(e.At, "rolled back"+by)
+			s.giveUp(e.At, "reversed"+by)
 		}
-	case Finish:
+	case Complete:
 		switch {
 		case s.Ending == Done, s.Step.Ended():
 		case s.Step == Opened:
 			s.Ending, s.Paused = Done, false
-			s.goTo(Cleaning, e.At, "finished"+by)
+			s.goTo(Cleaning, e.At, "completed"+by)
 		default:
 			if s.Spec.KeepMS >= 0 {
 				s.Spec.AskedKeepMS = s.Spec.KeepMS
 			}
 			s.Spec.KeepMS = -1
-			s.note(e.At, "will be finished at once"+by)
+			s.note(e.At, "will be completed at once"+by)
 		}
 	}
 }
@@ -561,7 +561,7 @@ func (s *State) moveEffects() []Effect {
 		return e
 	}
 	all := Effect{Op: Release, Source: source, Target: target}
-	// in puts the wait for a window before effects; a rollback does not wait.
+	// in puts the wait for a window before effects; a reversal does not wait.
 	in := func(list ...Effect) []Effect {
 		if s.Spec.Window == "" || s.Back && s.Step != Cleaning {
 			return list
@@ -624,7 +624,7 @@ func (s *State) moveEffects() []Effect {
 		return []Effect{do(OpenTarget), do(Swap)}
 	case Opened:
 		until := s.OpenAt + s.Spec.KeepMS
-		oldOwner := Effect{Op: ShutTarget, Source: s.Spec.To, Target: s.Spec.From} // of a rollback that was ended
+		oldOwner := Effect{Op: ShutTarget, Source: s.Spec.To, Target: s.Spec.From} // of a reversal that was ended
 		forth := do(Release)                                                       // the old owner's changes are those of the new one, sent back
 		forth.Stream = Forth(id)
 		if s.BackLost != "" {
@@ -639,7 +639,7 @@ func (s *State) moveEffects() []Effect {
 	case Cleaning: // the rows of the one that they were moved from go
 		purge := Effect{Op: Purge, Source: target, Target: source}
 		list := append([]Effect{do(SettleGuards), all}, in(purge, do(DropTransit))...)
-		return s.shutting(Effect{Op: ShutTarget, Source: target, Target: source}, list...) // of a rollback that was ended
+		return s.shutting(Effect{Op: ShutTarget, Source: target, Target: source}, list...) // of a reversal that was ended
 	case Cancelling:
 		list := []Effect{do(SetGuards), do(Unhold), do(SetGuards), all}
 		rest := []Effect{do(Purge), do(DropTransit)}

@@ -109,7 +109,7 @@ func TestMove(t *testing.T) {
 		"preparing":             {events: "ok", step: Preparing, effects: "compare schema ab m1_f; put transit ab m1_f; await members ab m1_f; release ab"},
 		"copying":               {events: "ok ok", step: Copying, effects: "purge ab m1_f; copy ab m1_f"},
 		"catching up":           {events: "ok ok ok", step: CatchingUp, effects: "follow ab m1_f; capture back ba m1_b; follow ab m1_f"},
-		"no way back wanted":    {o: Options{KeepMS: -1}, events: "ok ok ok", step: CatchingUp, effects: "follow ab m1_f"},
+		"not to be reversed":    {o: Options{KeepMS: -1}, events: "ok ok ok", step: CatchingUp, effects: "follow ab m1_f"},
 		"verifying":             {events: "ok ok ok ok", step: Verifying, effects: "verify ab m1_f"},
 		"unverified":            {o: Options{Unverified: true}, events: "ok ok ok ok", step: Closing},
 		"closing":               {events: "ok ok ok ok ok", step: Closing, effects: "follow ab m1_f; ask members ab m1_f; hold ab m1_f new; await members ab m1_f; fence ab m1_f; drain source ab m1_f; mark back ba m1_b"},
@@ -120,18 +120,18 @@ func TestMove(t *testing.T) {
 		"opened":                {events: open, step: Opened, effects: "settle guards ab m1_f; release ab m1_f; keep back ba m1_b"},
 		"not kept":              {o: Options{KeepMS: -1}, events: open, step: Cleaning, effects: "settle guards ab m1_f; release ab; purge ba; drop transit ab m1_f"},
 		"done":                  {events: open + " ok ok", step: Done},
-		"finish":                {events: open + " finish ok", step: Done},
-		"finish asked early":    {events: "ok finish ok ok ok ok ok ok", step: Cleaning},
-		"rollback":              {events: open + " rollback", step: CatchingUp, effects: "follow ba m1_b"},
-		"rollback closes":       {events: open + " rollback ok ok", step: Closing, effects: "follow ba m1_b; ask members ba m1_b; hold ba m1_b new; await members ba m1_b; fence ba m1_b; drain source ba m1_b"},
-		"rollback opens":        {events: open + " rollback ok ok ok", step: Opening, effects: "open target ba m1_b; swap ba m1_b"},
-		"rollback cleans":       {events: open + " rollback ok ok ok ok", step: Cleaning, effects: "settle guards ba m1_b; release ba; purge ab; drop transit ba m1_b"},
-		"rolled back":           {events: open + " rollback ok ok ok ok ok", step: RolledBack},
-		"rollback is late":      {events: open + " rollback ok ok late ok ok ok ok ok", step: RolledBack},
-		"rollback is cancelled": {events: open + " rollback ok ok cancel", step: Reopening, effects: "set guards ba m1_b; unhold ba m1_b; set guards ba m1_b"},
-		"and stays":             {events: open + " rollback ok ok cancel ok", step: Opened},
-		"rollback refused":      {events: open + " rollback ok ok refused ok", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
-		"rollback before":       {events: "ok ok ok rollback ok", step: Cancelled},
+		"complete":              {events: open + " complete ok", step: Done},
+		"complete asked early":  {events: "ok complete ok ok ok ok ok ok", step: Cleaning},
+		"reverse":               {events: open + " reverse", step: CatchingUp, effects: "follow ba m1_b"},
+		"reverse closes":        {events: open + " reverse ok ok", step: Closing, effects: "follow ba m1_b; ask members ba m1_b; hold ba m1_b new; await members ba m1_b; fence ba m1_b; drain source ba m1_b"},
+		"reverse opens":         {events: open + " reverse ok ok ok", step: Opening, effects: "open target ba m1_b; swap ba m1_b"},
+		"reverse cleans":        {events: open + " reverse ok ok ok ok", step: Cleaning, effects: "settle guards ba m1_b; release ba; purge ab; drop transit ba m1_b"},
+		"rolled back":           {events: open + " reverse ok ok ok ok ok", step: RolledBack},
+		"reverse is late":       {events: open + " reverse ok ok late ok ok ok ok ok", step: RolledBack},
+		"reverse is cancelled":  {events: open + " reverse ok ok cancel", step: Reopening, effects: "set guards ba m1_b; unhold ba m1_b; set guards ba m1_b"},
+		"and stays":             {events: open + " reverse ok ok cancel ok", step: Opened},
+		"reverse refused":       {events: open + " reverse ok ok refused ok", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
+		"reverse before":        {events: "ok ok ok reverse ok", step: Cancelled},
 		"cancel at once":        {events: "cancel", step: Cancelled},
 		"cancel":                {events: "ok ok ok cancel", step: Cancelling, effects: "set guards ab m1_f; unhold ab m1_f; set guards ab m1_f; release ab; purge ab m1_f; drop transit ab m1_f"},
 		"cancelled":             {events: "ok ok ok ok ok cancel ok", step: Cancelled},
@@ -144,10 +144,10 @@ func TestMove(t *testing.T) {
 		"copies differ":         {events: "ok ok ok ok differs ok", step: Failed},
 		"tables changed after":  {events: open + " changed", step: Opened, effects: "settle guards ab m1_f; release ab"},
 		"and is cleaned up":     {events: open + " changed ok ok", step: Done},
-		"rollback, changed":     {events: open + " rollback changed ok ok", step: Done},
+		"reverse, changed":      {events: open + " reverse changed ok ok", step: Done},
 		"changes are gone":      {events: "ok ok ok gone", step: Preparing},
 		"gone after":            {events: open + " gone", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
-		"rollback, gone":        {events: open + " rollback gone", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
+		"reverse, gone":         {events: open + " reverse gone", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
 		"shard down":            {events: "ok ok again again", step: Copying, effects: "sleep; purge ab m1_f; copy ab m1_f"},
 		"down in the cutover":   {events: "ok ok ok ok ok again", step: Reopening},
 		"down after the fence":  {events: "ok ok ok ok ok ok again refused", step: Opening, effects: "sleep; open target ab m1_f; swap ab m1_f"},
@@ -156,7 +156,7 @@ func TestMove(t *testing.T) {
 		"window: verifying":     {o: Options{Window: "01:00-02:00"}, events: "ok ok ok ok", step: Verifying, effects: "follow ab m1_f; await window ab m1_f; verify ab m1_f"},
 		"window: closing":       {o: Options{Window: "01:00-02:00", KeepMS: -1}, events: "ok ok ok ok ok", step: Closing, effects: "follow ab m1_f; await window ab m1_f; follow ab m1_f; ask members ab m1_f; hold ab m1_f new; await members ab m1_f; fence ab m1_f; drain source ab m1_f"},
 		"window: cleaning":      {o: Options{Window: "01:00-02:00", KeepMS: -1}, events: open, step: Cleaning, effects: "settle guards ab m1_f; release ab; await window ab m1_f; purge ba; drop transit ab m1_f"},
-		"window: rollback":      {o: Options{Window: "01:00-02:00"}, events: open + " rollback ok ok", step: Closing, effects: "follow ba m1_b; ask members ba m1_b; hold ba m1_b new; await members ba m1_b; fence ba m1_b; drain source ba m1_b"},
+		"window: reverse":       {o: Options{Window: "01:00-02:00"}, events: open + " reverse ok ok", step: Closing, effects: "follow ba m1_b; ask members ba m1_b; hold ba m1_b new; await members ba m1_b; fence ba m1_b; drain source ba m1_b"},
 		"window: cancel":        {o: Options{Window: "01:00-02:00"}, events: "ok ok ok cancel", step: Cancelling, effects: "set guards ab m1_f; unhold ab m1_f; set guards ab m1_f; release ab; purge ab m1_f; drop transit ab m1_f"},
 		"paused":                {events: "ok ok pause", step: Copying, effects: ""},
 		"resumed":               {events: "ok ok pause resume", step: Copying, effects: "purge ab m1_f; copy ab m1_f"},
@@ -189,13 +189,13 @@ func TestWhatFailedIsSaidWhole(t *testing.T) {
 	for _, c := range []struct {
 		wish Wish
 		want string
-	}{{Rollback, "nothing to take back"}, {Finish, "the owner was not changed"}} {
+	}{{Reverse, "nothing to reverse"}, {Complete, "the owner was not changed"}} {
 		if err := CanAsk(&s, c.wish); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.wish, err)
 		}
 	}
-	back := walk(move(Options{}), 1, strings.Fields("ok ok ok ok ok ok ok rollback ok ok ok ok ok")...)
-	if err := CanAsk(&back, Finish); back.Step != RolledBack || err == nil || !strings.Contains(err.Error(), "its rows are on a again") {
+	back := walk(move(Options{}), 1, strings.Fields("ok ok ok ok ok ok ok reverse ok ok ok ok ok")...)
+	if err := CanAsk(&back, Complete); back.Step != RolledBack || err == nil || !strings.Contains(err.Error(), "its rows are on a again") {
 		t.Errorf("%s %v", back.Step, err)
 	}
 }
@@ -219,11 +219,11 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-func TestWayBackIsNamed(t *testing.T) {
+func TestWhyNotReversed(t *testing.T) {
 	s := move(Options{KeepMS: -1})
 	s.Spec.Part = shardmap.Part{Low: []string{"0"}, High: []string{"17"}}
 	s = walk(s, 1, strings.Fields("ok ok ok ok ok ok ok ok")...)
-	err := CanAsk(&s, Rollback)
+	err := CanAsk(&s, Reverse)
 	if err == nil || !strings.Contains(sqlstate.As(err).Hint, "cleave move --keyspace k --range '0..17' --to a") {
 		t.Errorf("%v", err)
 	}
@@ -274,7 +274,7 @@ func TestParents(t *testing.T) {
 // TestWalks: whatever happens, in whatever order, a move keeps what is promised of
 // it, and ends when nothing is in its way.
 func TestWalks(t *testing.T) {
-	classes := []string{"ok", "ok", "ok", "ok", "ok", "ok", "again", "late", "changed", "gone", "refused", "differs", "pause", "resume", "cancel", "rollback", "finish"}
+	classes := []string{"ok", "ok", "ok", "ok", "ok", "ok", "again", "late", "changed", "gone", "refused", "differs", "pause", "resume", "cancel", "reverse", "complete"}
 	for seed := range uint64(1_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := move(Options{KeepMS: []int64{-1, 0}[r.IntN(2)], Unverified: r.IntN(2) == 0})

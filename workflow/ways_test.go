@@ -62,7 +62,7 @@ func (p *place) does(e Effect) {
 		p.open = false
 	case Swap:
 		p.moved, p.held, p.open = !p.s.Back, false, false
-	case SettleGuards: // the guards that were left open by a rollback are shut by ShutTarget
+	case SettleGuards: // the guards that were left open by a reversal are shut by ShutTarget
 	case DropTransit:
 		p.transit = false
 	case Plan:
@@ -130,7 +130,7 @@ func (p *place) results() []Result {
 
 // everything is what can happen in a place: each effect may fail in each way, or its process may die.
 func (p place) everything() []place {
-	out := p.next(func(*place, Effect) Class { return "" }, Pause, Resume, Cancel, Rollback, Finish, Approve)
+	out := p.next(func(*place, Effect) Class { return "" }, Pause, Resume, Cancel, Reverse, Complete, Approve)
 	world := p
 	for _, e := range Effects(p.s) {
 		out = append(out, world.plain()) // it dies here
@@ -258,7 +258,7 @@ func TestEveryStateHasAWayOut(t *testing.T) {
 	if len(w.all) < 200 {
 		t.Fatalf("only %d places were found", len(w.all))
 	}
-	wishes := []Wish{Resume, Cancel, Rollback, Finish, Approve}
+	wishes := []Wish{Resume, Cancel, Reverse, Complete, Approve}
 	report := func(what string, bad []place) {
 		t.Helper()
 		for _, p := range bad[:min(1, len(bad))] {

@@ -24,8 +24,9 @@
 //	GET  /api/v1/shard_of     admin.ShardOfResult    ?keyspace=&key=&key=
 //	GET  /api/v1/moves        []admin.WorkflowInfo   ?id=
 //	POST /api/v1/create_keyspace, drop_keyspace, distribute, pin, unpin, shard_add, shard_remove, shard_default, shard_set, shard_drain,
-//	     move, split, merge, spread, plan, plan_approve, policy_set, constraint_add, constraint_remove, pause, resume, cancel, rollback, finish, verify,
-//	     user_add, user_change, user_remove, session_cancel, session_terminate, doctor, route: the request struct of package admin, JSON
+//	     move, split, merge, spread, plan, plan_approve, policy_set, constraint_add, constraint_remove, pause, resume, cancel, reverse, complete, verify,
+//	     user_add, user_change, user_remove, session_cancel, session_terminate, doctor, route: the request struct of package admin, JSON.
+//	     rollback and finish are the names that reverse and complete had in earlier versions
 //
 // Errors are {"code": SQLSTATE, "message": ..., "detail": ..., "hint": ...}.
 //

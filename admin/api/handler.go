@@ -202,8 +202,10 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "pause", a.Pause)
 	change(h, mux, "resume", a.Resume)
 	change(h, mux, "cancel", a.Cancel)
-	change(h, mux, "rollback", a.Rollback)
-	change(h, mux, "finish", a.Finish)
+	change(h, mux, "reverse", a.Reverse)
+	change(h, mux, "rollback", a.Reverse) // its name of earlier versions
+	change(h, mux, "complete", a.Complete)
+	change(h, mux, "finish", a.Complete) // its name of earlier versions
 	change(h, mux, "user_add", a.AddUser)
 	change(h, mux, "user_change", a.ChangeUser)
 	change(h, mux, "user_remove", a.RemoveUser)

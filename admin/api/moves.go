@@ -81,14 +81,14 @@ func (c *Client) Cancel(ctx context.Context, req admin.WorkflowRequest) (*admin.
 	return tell[admin.WorkflowInfo](ctx, c, "cancel", req)
 }
 
-// Rollback implements admin.API.
-func (c *Client) Rollback(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
-	return tell[admin.WorkflowInfo](ctx, c, "rollback", req)
+// Reverse implements admin.API.
+func (c *Client) Reverse(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
+	return tell[admin.WorkflowInfo](ctx, c, "reverse", req)
 }
 
-// Finish implements admin.API.
-func (c *Client) Finish(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
-	return tell[admin.WorkflowInfo](ctx, c, "finish", req)
+// Complete implements admin.API.
+func (c *Client) Complete(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
+	return tell[admin.WorkflowInfo](ctx, c, "complete", req)
 }
 
 // Verify implements admin.API.

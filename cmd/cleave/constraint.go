@@ -15,7 +15,7 @@ import (
 func constraintCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "constraint",
-		Short: "Rules about where keys may be",
+		Short: "List, add and remove rules about where keys may be",
 		Long: `Rules about where keys may be: residency (only on shards with these labels), isolation (on
 shards that have nothing else) and anti-affinity (no two of these keys on one shard). They
 are in the shard map. Every change of the map that would break one is refused, for every client:

@@ -36,7 +36,7 @@ func doctorCommand(a *app) *cobra.Command {
 	var repair, setBack, rebuild bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is wrong, and the next command to run",
+		Short: "Check the cluster, and print the next command to run",
 		Long: `Looks at the settings, the data folder, the ports, the PostgreSQL programs, and at the
 cluster that --admin names: router, shards, guards, rows on shards that do not own them
 (cleave verify takes all the time that this needs), and what a crash may have left.

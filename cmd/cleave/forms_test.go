@@ -57,8 +57,8 @@ var forms = map[string]form{
 	"Pause":            {"pause", "pause", "pause"},
 	"Resume":           {"resume", "resume", "resume"},
 	"Cancel":           {"cancel", "cancel", "cancel"},
-	"Rollback":         {"rollback", "rollback", "rollback"},
-	"Finish":           {"finish", "finish", "finish"},
+	"Reverse":          {"reverse", "reverse", "reverse"},
+	"Complete":         {"complete", "complete", "complete"},
 	"Verify":           {"verify", "verify", "verify"},
 	"VerifyPieces":     {"verify", "- cleave.verify does it in one statement", "verify_pieces"},
 	"Users":            {"user list", "- cleave.users", "users"},
@@ -76,27 +76,55 @@ var forms = map[string]form{
 	"SetPolicy":        {"policy set", "set_policy", "policy_set"},
 }
 
+// routed reports whether the admin API has something under a name.
+func routed(t *testing.T, name string) bool {
+	t.Helper()
+	handler := api.NewHandler(api.Options{API: admin.New(admin.Options{Directory: memory.New()})})
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		r := httptest.NewRequest(method, "http://127.0.0.1/api/v1/"+name+"?no_such_parameter=1", bytes.NewBufferString("{"))
+		r.RemoteAddr = "127.0.0.1:1"
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		body, err := io.ReadAll(w.Result().Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(body), "there is nothing at") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestOlderForms: what was renamed is taken by its old name too, and shown by its new one only. SQL's are in
+// test/move, TestDrainAndReversals.
+func TestOlderForms(t *testing.T) {
+	root := tree()
+	for old, now := range map[string]string{"rollback": "reverse", "finish": "complete"} {
+		a, _, err := root.Find([]string{old})
+		b, _, errNow := root.Find([]string{now})
+		if err != nil || errNow != nil || !a.Hidden || b.Hidden || a.Short != b.Short {
+			t.Errorf("command %s: %v, %v", old, err, errNow)
+		}
+		if !routed(t, old) {
+			t.Errorf("there is no route %s", old)
+		}
+	}
+	for _, path := range []string{"shard drain", "grow"} {
+		cmd, _, err := root.Find(strings.Fields(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.ParseFlags([]string{"--finish"}); err != nil || cmd.Flags().Lookup("complete").Value.String() != "true" || !cmd.Flags().Lookup("finish").Hidden {
+			t.Errorf("%s --finish: %v", path, err)
+		}
+	}
+}
+
 // TestEachOperationHasItsForms: what can be done to a cluster can be done on the command line, in SQL and over HTTP, or it says here why not.
 // Functions of SQL that are no operation's are found too.
 func TestEachOperationHasItsForms(t *testing.T) {
-	handler := api.NewHandler(api.Options{API: admin.New(admin.Options{Directory: memory.New()})})
-	routed := func(name string) bool {
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			r := httptest.NewRequest(method, "http://127.0.0.1/api/v1/"+name+"?no_such_parameter=1", bytes.NewBufferString("{"))
-			r.RemoteAddr = "127.0.0.1:1"
-			w := httptest.NewRecorder()
-			handler.ServeHTTP(w, r)
-			body, err := io.ReadAll(w.Result().Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(string(body), "there is nothing at") {
-				return true
-			}
-		}
-		return false
-	}
-	if routed("nothing") {
+	if routed(t, "nothing") {
 		t.Error("a route that there is not was found")
 	}
 	root := tree()
@@ -116,7 +144,7 @@ func TestEachOperationHasItsForms(t *testing.T) {
 		if known = append(known, f.function); !strings.HasPrefix(f.function, "- ") && !slices.Contains(all, f.function) {
 			t.Errorf("%s: there is no function cleave.%s", name, f.function)
 		}
-		if !routed(f.route) {
+		if !routed(t, f.route) {
 			t.Errorf("%s: there is no route %s", name, f.route)
 		}
 	}

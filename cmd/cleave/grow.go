@@ -14,23 +14,23 @@ import (
 func growCommand(a *app) *cobra.Command {
 	var f moveFlags
 	var to []string
-	var finish bool
+	var complete bool
 	cmd := &cobra.Command{
 		Use:   "grow",
-		Short: "Take the cluster to other shards while it is in use",
+		Short: "Move the cluster to other shards while it is in use",
 		Long: `Adds the shards, moves everything there that is sharded, makes the first of them the
-default shard with the tables that are not sharded, and, with --finish, gives the ways back
-up and removes the other shards: a laptop's cluster goes to servers while clients use it.
+default shard with the unsharded tables, and, with --complete, completes the moves and
+removes the other shards: a laptop's cluster goes to servers while clients use it.
 
-Without --finish the ranges can still be rolled back, and the default shard be made another
-one; run the command again with --finish when nothing is amiss. If it is interrupted, run it
+Without --complete the moves can still be reversed, and the default shard be made another
+one; run the command again with --complete when nothing is amiss. If it is interrupted, run it
 again: it goes on where it stopped. The directory is moved by itself: cleave directory copy.`,
 		Example: `  cleave grow --to a=postgres://cleave@db1/app --to b=postgres://cleave@db2/app --dry-run
   cleave grow --to a=postgres://cleave@db1/app --to b=postgres://cleave@db2/app
-  cleave grow --to a --to b --finish`,
+  cleave grow --to a --to b --complete`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req := admin.GrowRequest{Meta: f.meta(), Finish: finish, MoveOptions: f.how}
+			req := admin.GrowRequest{Meta: f.meta(), Complete: complete, MoveOptions: f.how}
 			for _, g := range to {
 				name, url, _ := strings.Cut(g, "=")
 				if strings.Contains(name, ":") {
@@ -60,18 +60,18 @@ again: it goes on where it stopped. The directory is moved by itself: cleave dir
 			if a.json {
 				return a.printJSON(admin.Result{Done: !req.DryRun, Plan: lines})
 			}
-			if !finish && !req.DryRun {
+			if !complete && !req.DryRun {
 				var names []string
 				for _, s := range req.To {
 					names = append(names, "--to "+s.Name)
 				}
-				fmt.Fprintf(a.stdout, "next: cleave grow %s --finish\n", strings.Join(names, " "))
+				fmt.Fprintf(a.stdout, "next: cleave grow %s --complete\n", strings.Join(names, " "))
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringArrayVar(&to, "to", nil, "a shard that gets its share, as NAME=URL, or NAME if it is in the map; can be repeated; the first becomes the default shard (required)")
-	cmd.Flags().BoolVar(&finish, "finish", false, "give the ways back up and remove the other shards")
+	completeFlag(cmd, &complete, "complete the moves and remove the other shards")
 	f.change.flags(cmd)
 	f.howFlags(cmd, "24h")
 	return cmd
@@ -82,7 +82,7 @@ func shardDefaultCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "default NAME",
 		Short: "Make another shard the default shard",
-		Long: `Carries the tables that are not sharded to another shard, with their rows, which is the
+		Long: `Carries the unsharded tables to another shard, with their rows, which is the
 default shard then. Statements go on; those that write to such tables wait meanwhile, for
 cleave.hold_timeout at most, and are to be run again then (40001). The copies are compared. If it is
 interrupted, run it again.`,

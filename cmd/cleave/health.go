@@ -17,7 +17,7 @@ const healthMax = 3 * time.Second
 func healthCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "health",
-		Short: "Ask a router whether it is ready",
+		Short: "Check that a router is ready",
 		Long: `Asks the admin API whether the router takes statements now: it is up, does not drain,
 and has its lease on the directory. The exit code is 0 if so, else 1. Meant for the
 health check of a container, which has no curl.`,

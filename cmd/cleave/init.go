@@ -17,7 +17,7 @@ import (
 func initCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init NAME=URL [NAME=URL...]",
-		Short: "Make a cluster of databases that exist",
+		Short: "Create a cluster of existing databases",
 		Long: `Writes the first shard map of a cluster into an empty directory: one shard for each
 database, the first of them the default shard. Each database is checked (PostgreSQL 14
 or later; privileges; settings) and marked as a shard of this cluster. Nothing is

@@ -31,7 +31,7 @@ func (f *moveFlags) flags(cmd *cobra.Command, keep string) {
 
 // howFlags are those of how rows are moved.
 func (f *moveFlags) howFlags(cmd *cobra.Command, keep string) {
-	cmd.Flags().StringVar(&f.how.Keep, "keep", "", "for how long the way back is kept after the cutover, such as 30m; 0 is not at all (default "+keep+")")
+	cmd.Flags().StringVar(&f.how.Keep, "keep", "", "for how long a move can be reversed after its cutover, such as 30m; 0 is not at all (default "+keep+")")
 	cmd.Flags().BoolVar(&f.how.Unverified, "unverified", false, "do not compare both copies before the cutover")
 	cmd.Flags().Int64Var(&f.how.RowsPerSecond, "rows-per-second", 0, "bound of copy and clean-up; 0 is none")
 	cmd.Flags().Int64Var(&f.how.BytesPerSecond, "bytes-per-second", 0, "bound of the copy; 0 is none")
@@ -60,8 +60,9 @@ func moveCommand(a *app) *cobra.Command {
 		Short: "Move a key range or one key to another shard while it is in use",
 		Long: `Moves the rows of a part of a keyspace to another shard. The rows are copied while
 statements go on, changes follow, both copies are compared, and then statements in the part
-wait for a moment while the other shard becomes the owner. After that changes flow back, so
-that cleave rollback can undo the move. The way back ends with --keep or with cleave finish.
+wait for a moment while the other shard becomes the owner. After that changes are replicated
+to the old owner, so that cleave reverse can make it the owner again. That ends with --keep or
+with cleave complete, which deletes the rows on the old owner.
 
 A range is LOW:HIGH, where an empty bound is none; bounds with colons are written
 LOW..HIGH, those of several columns with commas. In a hash keyspace bounds are positions, as
@@ -110,7 +111,7 @@ func splitCommand(a *app) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "split --keyspace K (--at KEY | --range LOW:HIGH [--half rows|load|positions])",
-		Short: "Cut a range in two",
+		Short: "Split a key range",
 		Long: `Cuts the range that a bound lies in, so that its halves can be moved one by one. No
 row is moved. --range cuts one of the ranges in halves: of equal rows, of equal load, or of
 equal positions (the default in a hash keyspace). Rows are asked of the shard: of up to 200,000
@@ -157,7 +158,7 @@ func mergeCommand(a *app) *cobra.Command {
 	var keyspace, at, to string
 	cmd := &cobra.Command{
 		Use:   "merge --keyspace K --at KEY",
-		Short: "Make one range of two neighbours",
+		Short: "Merge two neighbouring key ranges",
 		Long: `Removes the bound between two ranges. If they are on different shards the upper one is
 moved to the lower one's shard first, or both to --to.`,
 		Example: `  cleave merge --keyspace orders --at 2026-07-01 --wait`,
@@ -187,25 +188,25 @@ moved to the lower one's shard first, or both to --to.`,
 func shardDrainCommand(a *app) *cobra.Command {
 	var f moveFlags
 	var to string
-	var finish bool
+	var complete bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
-		Short: "Move everything sharded off a shard",
+		Short: "Move all sharded rows off a shard",
 		Long: `Moves every range, listed value and pinned key of a shard to the others, by their
-weights, or to --to, a few at a time. What an earlier move has is waited for, which the progress
-says: until it has ended, or its way back is over; --finish gives that way back up. While a plan,
-another drain or a spread is carried out it is refused (55000). Afterwards cleave shard remove takes
-the shard out. Tables that are not sharded stay where they are.`,
+weights, or to --to, a few at a time. It waits for an earlier move of the same rows until that
+can no longer be reversed, and its progress says so; --complete completes such a move. While a
+plan, another drain or a spread is carried out it is refused (55000). Afterwards cleave shard
+remove takes the shard out. Unsharded tables stay where they are.`,
 		Example: `  cleave shard drain shard-2 --wait
   cleave shard drain shard-2 --dry-run`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			req := admin.DrainRequest{Meta: f.meta(), ID: f.id, Shard: given[0], To: to, Finish: finish, MoveOptions: f.how}
+			req := admin.DrainRequest{Meta: f.meta(), ID: f.id, Shard: given[0], To: to, Complete: complete, MoveOptions: f.how}
 			return a.begin(cmd, f.wait, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Drain(ctx, req) })
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the shard that gets everything (default: all others)")
-	cmd.Flags().BoolVar(&finish, "finish", false, "give up the way back of earlier moves that are in the way: what they brought cannot be rolled back any more")
+	completeFlag(cmd, &complete, "complete earlier moves that are in the way; they can no longer be reversed")
 	f.flags(cmd, "0")
 	return cmd
 }
@@ -216,7 +217,7 @@ func spreadCommand(a *app) *cobra.Command {
 	var shards []string
 	cmd := &cobra.Command{
 		Use:   "spread",
-		Short: "Give each shard its share",
+		Short: "Spread the key ranges over the shards by weight",
 		Long: `Moves ranges between the shards until each has its share by weight: after a shard was
 added, for example. It moves as little as that needs, and whole ranges only: split them first
 where they are too few.`,
@@ -370,37 +371,37 @@ func (a *app) outcome(w *admin.WorkflowInfo) error {
 		if w.KeptUntil != nil {
 			until = " until " + w.KeptUntil.Local().Format("2006-01-02 15:04:05")
 		}
-		_, err := fmt.Fprintf(a.stdout, "%s is the owner; statements waited for %d ms. The way back is kept%s.\nto undo it: cleave rollback %s; to end it now: cleave finish %s\n", w.To, w.HeldMS, until, w.ID, w.ID)
+		_, err := fmt.Fprintf(a.stdout, "%s is the owner; statements waited for %d ms. It can be reversed%s.\nto reverse it: cleave reverse %s; to complete it now: cleave complete %s\n", w.To, w.HeldMS, until, w.ID, w.ID)
 		return err
 	}
 	return nil
 }
 
-// backText says what there is of a way back, in lines.
+// backText says whether a move can be reversed, in lines.
 func backText(w *admin.WorkflowInfo) string {
 	const moment = "2006-01-02 15:04:05"
 	text := ""
 	if w.BackLost != "" {
-		text = fmt.Sprintf("there is no way back: %s\n", printable(w.BackLost))
+		text = fmt.Sprintf("it cannot be reversed: %s\n", printable(w.BackLost))
 	}
 	if w.RowsUntil != nil {
-		text += fmt.Sprintf("the old rows on %s are deleted at %s; to delete them now: cleave finish %s\n", w.From, w.RowsUntil.Local().Format(moment), w.ID)
+		text += fmt.Sprintf("the old rows on %s are deleted at %s; to delete them now: cleave complete %s\n", w.From, w.RowsUntil.Local().Format(moment), w.ID)
 	}
 	if w.KeptUntil != nil {
-		text += fmt.Sprintf("the way back is kept until %s\n", w.KeptUntil.Local().Format(moment))
+		text += fmt.Sprintf("it can be reversed until %s\n", w.KeptUntil.Local().Format(moment))
 	}
 	return text
 }
 
-// notBack is an error if a move that was to be rolled back, and is not any more on its way, has its new owner.
+// notBack is an error if a move that was to be reversed, and is not any more on its way, has its new owner.
 func notBack(w *admin.WorkflowInfo) error {
 	switch {
 	case w.Back || w.Step != "opened" && w.Step != "cleaning" && w.Step != "done":
 		return nil
 	case w.BackLost == "":
-		return fmt.Errorf("%s was not rolled back: somebody has ended that\nnext: cleave moves %s", w.ID, w.ID)
+		return fmt.Errorf("%s was not reversed: somebody has ended that\nnext: cleave moves %s", w.ID, w.ID)
 	}
-	return fmt.Errorf("%s was not rolled back: there is no way back: %s\nnext: cleave moves %s", w.ID, printable(w.BackLost), w.ID)
+	return fmt.Errorf("%s was not reversed: %s\nnext: cleave moves %s", w.ID, printable(w.BackLost), w.ID)
 }
 
 // timeLeft is how long a step will go on, if that is known.
@@ -416,7 +417,7 @@ func progressLine(w *admin.WorkflowInfo) string {
 	var b strings.Builder
 	b.WriteString(w.Step)
 	if w.Back && !w.Ended {
-		b.WriteString(" (rolling back)")
+		b.WriteString(" (reversing)")
 	}
 	if w.Paused {
 		b.WriteString(" (paused)")
@@ -465,7 +466,7 @@ func movesCommand(a *app) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "moves [ID]",
-		Short: "Show moves, splits, merges, drains and spreads",
+		Short: "Show moves, splits, merges, drains and spreads, with their progress",
 		Long: `Lists the workflows that are under way and those that have ended lately, the newest
 first. With an ID it shows one with its history. The same as SELECT * FROM cleave.workflows.`,
 		Example: `  cleave moves
@@ -589,7 +590,7 @@ func wishCommand(a *app, name, short, long string, ask func(*api.Client, context
 						fmt.Fprintln(a.stderr, line)
 						said = line
 					}
-					if w.Step == "opened" && !w.Back && name != "finish" {
+					if w.Step == "opened" && !w.Back && name != "complete" && name != "finish" {
 						break
 					}
 					if w.WaitsForShard != "" {
@@ -610,7 +611,7 @@ func wishCommand(a *app, name, short, long string, ask func(*api.Client, context
 				}
 			}
 			var failed error
-			if name == "rollback" && wait && !dry {
+			if (name == "reverse" || name == "rollback") && wait && !dry {
 				failed = notBack(w)
 			}
 			if a.json {
@@ -631,18 +632,39 @@ func wishCommand(a *app, name, short, long string, ask func(*api.Client, context
 	return cmd
 }
 
-func wishCommands(a *app) []*cobra.Command {
-	return []*cobra.Command{
-		wishCommand(a, "pause", "Hold a move up", `Holds a workflow up until cleave resume. What was copied stays, changes are kept by the
-source, where they take room. A cutover that has begun is not interrupted.`, (*api.Client).Pause),
-		wishCommand(a, "resume", "Let a move that was paused go on", `Lets a workflow go on that cleave pause holds up. The flags change its bounds, also while it is
-at work: it goes on by them at once.`, (*api.Client).Resume),
-		wishCommand(a, "cancel", "End a move before its cutover", `Ends a workflow before its cutover and removes all that was made for it: no trace is left.
-After the cutover it is refused; see cleave rollback.`, (*api.Client).Cancel),
-		wishCommand(a, "rollback", "Undo a move", `Makes the old owner the owner again, while statements go on and with every write that the
-new one took. Before the cutover it is the same as cleave cancel; after cleave finish, or when
-the way back was not kept, it is refused.`, (*api.Client).Rollback),
-		wishCommand(a, "finish", "Give the way back of a move up", `Gives up the way back of a move that is done, and deletes the rows on the old owner. Before
-the cutover it says that no way back is to be kept.`, (*api.Client).Finish),
+// completeFlag adds --complete, and --finish, its name of earlier versions.
+func completeFlag(cmd *cobra.Command, complete *bool, help string) {
+	for _, name := range []string{"complete", "finish"} {
+		cmd.Flags().BoolVar(complete, name, false, help)
 	}
+	cmd.Flags().Lookup("finish").Hidden = true
+}
+
+func wishCommands(a *app) []*cobra.Command {
+	commands := []*cobra.Command{
+		wishCommand(a, "pause", "Pause a move", `Holds a workflow up until cleave resume. What was copied stays, changes are kept by the
+source, where they take room. A cutover that has begun is not interrupted.`, (*api.Client).Pause),
+		wishCommand(a, "resume", "Resume a paused move, or change its bounds", `Lets a workflow go on that cleave pause holds up. The flags change its bounds, also while it is
+at work: it goes on by them at once.`, (*api.Client).Resume),
+		wishCommand(a, "cancel", "Cancel a move before its cutover", `Ends a workflow before its cutover and removes all that was made for it: no trace is left.
+After the cutover it is refused; see cleave reverse.`, (*api.Client).Cancel),
+		reverseCommand(a, "reverse"), completeCommand(a, "complete"),
+	}
+	// The names of earlier versions.
+	for _, c := range []*cobra.Command{reverseCommand(a, "rollback"), completeCommand(a, "finish")} {
+		c.Hidden = true
+		commands = append(commands, c)
+	}
+	return commands
+}
+
+func reverseCommand(a *app, name string) *cobra.Command {
+	return wishCommand(a, name, "Make the old owner of a move the owner again", `Makes the old owner the owner again, while statements go on and with every write that the
+new one took. Before the cutover it is the same as cleave cancel. It is refused after cleave
+complete, and of a move with --keep 0.`, (*api.Client).Reverse)
+}
+
+func completeCommand(a *app, name string) *cobra.Command {
+	return wishCommand(a, name, "Delete the source rows of a finished move; it can no longer be reversed", `Ends reverse replication and deletes the rows on the old owner: the move can no longer be
+reversed. Asked for before the cutover, this happens at the cutover.`, (*api.Client).Complete)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
-// TestNotRolledBack: a rollback that was waited for and is given up is an error that says why, and a way back that is
+// TestNotReversed: a reversal that was waited for and is given up is an error that says why, and one that is
 // lost is not said to be kept.
-func TestNotRolledBack(t *testing.T) {
+func TestNotReversed(t *testing.T) {
 	soon := time.Now().Add(time.Hour)
 	for _, c := range []struct {
 		w         admin.WorkflowInfo
@@ -22,10 +22,10 @@ func TestNotRolledBack(t *testing.T) {
 		{w: admin.WorkflowInfo{ID: "m", Step: "rolled back", Ended: true}},
 		{w: admin.WorkflowInfo{ID: "m", Step: "cancelled", Ended: true}},
 		{w: admin.WorkflowInfo{ID: "m", Step: "cleaning", Back: true}},
-		{w: admin.WorkflowInfo{ID: "m", Step: "opened", KeptUntil: &soon}, err: "m was not rolled back: somebody has ended that", text: "the way back is kept until"},
-		{w: admin.WorkflowInfo{ID: "m", Step: "opened", From: "s0", BackLost: "the slot is gone", RowsUntil: &soon}, err: "m was not rolled back: there is no way back: the slot is gone",
-			text: "there is no way back: the slot is gone\nthe old rows on s0 are deleted at"},
-		{w: admin.WorkflowInfo{ID: "m", Step: "done", Ended: true, BackLost: "tables were changed"}, err: "tables were changed", text: "there is no way back: tables were changed\n"},
+		{w: admin.WorkflowInfo{ID: "m", Step: "opened", KeptUntil: &soon}, err: "m was not reversed: somebody has ended that", text: "it can be reversed until"},
+		{w: admin.WorkflowInfo{ID: "m", Step: "opened", From: "s0", BackLost: "the slot is gone", RowsUntil: &soon}, err: "m was not reversed: the slot is gone",
+			text: "it cannot be reversed: the slot is gone\nthe old rows on s0 are deleted at"},
+		{w: admin.WorkflowInfo{ID: "m", Step: "done", Ended: true, BackLost: "tables were changed"}, err: "tables were changed", text: "it cannot be reversed: tables were changed\n"},
 	} {
 		err := notBack(&c.w)
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {

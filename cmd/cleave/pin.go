@@ -19,7 +19,7 @@ func pinCommand(a *app) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "pin KEYSPACE KEY... SHARD",
-		Short: "Place a key on a shard",
+		Short: "Pin a key to a shard",
 		Long: `Places one key on a shard, whatever the keyspace's strategy says. A key of several
 columns is given as several arguments. A key that has rows is moved with them, while it is
 in use: the command says how to follow that.
@@ -69,7 +69,7 @@ If it has rows on another shard they are moved, as by cleave pin.`,
 func shardOfCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "shard-of KEYSPACE KEY...",
-		Short: "Say which shard owns a key",
+		Short: "Show which shard owns a key",
 		Long: `Prints the shard that owns a key, with its range and epoch. The same as
 SELECT cleave.shard_of(keyspace, key...).`,
 		Example: "  cleave shard-of hash_bigint 42",

@@ -19,7 +19,7 @@ func planCommand(a *app) *cobra.Command {
 	var tolerance float64
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Plan what makes the cluster even, and carry it out when it is approved",
+		Short: "Plan moves that balance the cluster, and run them once approved",
 		Long: `Measures what each range holds and makes a plan of splits, moves and merges after which
 every shard has its share by weight, moving as little as that needs. The plan is stored with
 its steps, the bytes to move, the skew before and after and the time that it will take, and

@@ -16,7 +16,7 @@ import (
 func policyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Whether the cluster makes itself even",
+		Short: "Show when the cluster rebalances automatically",
 		Long: `Shows the policy by which plans are made: manual (the default: only when somebody asks for
 one), propose (the leader makes plans, which wait for cleave plan approve) or auto (it makes
 them and carries them out, within the limits). It also says what the last look found. The same
@@ -45,7 +45,7 @@ func policySetCommand(a *app) *cobra.Command {
 	var atOnce int
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Change the policy",
+		Short: "Change when the cluster rebalances automatically",
 		Long: `Changes the policy; what is not given stays as it is. A plan is begun when for --hold each
 look found something worth doing: a skew of --min-skew, a broken constraint, a range to be cut
 or merged, a hot key. After a plan nothing is done for --cool. The same as SELECT

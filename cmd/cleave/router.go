@@ -22,7 +22,7 @@ import (
 func routerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "router",
-		Short: "Start a router for a cluster that exists",
+		Short: "Start a router of an existing cluster",
 		Long: `Starts only the router and the admin API, for the cluster whose shard map is in the
 directory. Any number of routers can serve one cluster: each follows the map. With a
 directory in etcd they can be on any number of machines; the URL names its servers, the

@@ -162,7 +162,7 @@ func shardRemoveCommand(a *app) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take a shard that owns nothing out of the cluster",
+		Short: "Remove a shard that owns nothing",
 		Long: `Takes a shard out of the map. It is refused while the shard owns a range, a listed
 value or a pin, and for the default shard. The database itself is left as it is.`,
 		Example: `  cleave shard remove shard-4 --dry-run

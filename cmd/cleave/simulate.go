@@ -38,7 +38,7 @@ func simulateCommand(a *app) *cobra.Command {
 	var f simulateFlags
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Say how even shards would be by a key, what would move, and if the key is good",
+		Short: "Simulate a shard key: how even the shards would be, and what would move",
 		Long: `Reads shard keys and says what each strategy would do with them: rows per shard,
 skew (rows of the fullest shard over the mean: 1 is even), and what moves when
 shards are added or removed. Then it gives advice on the key. Nothing is changed.

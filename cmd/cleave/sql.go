@@ -77,7 +77,7 @@ func routeCommand(a *app) *cobra.Command {
 	var url string
 	cmd := &cobra.Command{
 		Use:   "route STATEMENT",
-		Short: "Say where a statement would go, without running it",
+		Short: "Show where a statement would go, without running it",
 		Long: `Prints the kind of plan, the shards, ranges and epochs, and the text that each shard
 would get. The same as EXPLAIN (ROUTE) STATEMENT in psql. A statement that is
 refused says why, and what would make it routable.`,

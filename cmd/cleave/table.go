@@ -44,7 +44,7 @@ func tableDistributeCommand(a *app) *cobra.Command {
 	var req admin.DistributeRequest
 	cmd := &cobra.Command{
 		Use:   "distribute TABLE",
-		Short: "Shard a table that is whole now",
+		Short: "Shard an existing table",
 		Long: `Makes a sharded table of a whole one: creates it on all shards, sets the guards
 and enters it in the map. The same as SELECT cleave.distribute(...).
 

@@ -186,7 +186,7 @@ func userPasswordCommand(a *app) *cobra.Command {
 	var c credential
 	cmd := &cobra.Command{
 		Use:   "password NAME",
-		Short: "Give a user another password",
+		Short: "Change the password of a user",
 		Long: `Replaces a user's password, as in cleave user add. The old one is good for nothing
 from then on, at every router; sessions that run go on.`,
 		Example: `  cleave user password app
@@ -221,7 +221,7 @@ func (a *app) changeUser(cmd *cobra.Command, req admin.UserRequest, done string)
 func userRoleCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "role NAME admin|user|writer",
-		Short: "Give a user another role",
+		Short: "Change the role of a user",
 		Long: `Gives a user another role: admin may change the cluster with Cleave's functions,
 user the schema, writer rows. Sessions that run go on with the role that they began with.`,
 		Example: `  cleave user role app admin`,

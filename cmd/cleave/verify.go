@@ -18,10 +18,10 @@ func verifyCommand(a *app) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "verify [TABLE]",
-		Short: "Compare where rows are with where the map says",
+		Short: "Check that each row is on the shard that owns it",
 		Long: `Reads all rows of the sharded tables, on every shard, and counts those whose shard key
 the shard does not own. Strangers are the other copy of a move that is under way or can be
-rolled back, and nobody sees them; orphans should not be there, and statements over several shards
+reversed, and nobody sees them; orphans should not be there, and statements over several shards
 do see them. Statements go on meanwhile. Each table is done before the next one, a large one in pieces, and
 how far it has come is printed. What was interrupted goes on with the piece it was at when it is asked for
 with the same --id, within a week; --after looks at the tables after one only.

@@ -167,10 +167,10 @@ func runMoveConcurrent(t *testing.T, h MoverHarness) {
 		wide = append(wide, engine.Guard{Schema: "public", Table: table.Name, ShardKey: table.ShardKey, Owned: owns(5, 100, 200)})
 	}
 	_, err = m.dst.CaptureChanges(m.ctx(), back, m.set)
-	m.must("capture of the way back", err)
+	m.must("capture of reverse replication", err)
 	start, err := m.dst.Here(m.ctx())
 	m.must("here", err)
-	m.must("way back", m.src.SetApplied(m.ctx(), back, start))
+	m.must("reverse replication", m.src.SetApplied(m.ctx(), back, start))
 	_, err = m.dst.Fence(m.ctx(), wide)
 	m.must("open", err)
 	m.to.do(`INSERT INTO "Row s" VALUES (150, 77777, 'there', 1)`, `DELETE FROM other WHERE k < 150`, `UPDATE "Row s" SET v = 'now' WHERE id = 0`)

@@ -635,7 +635,7 @@ func TestSumsInPieces(t *testing.T) {
 }
 
 // TestIdleCommitSettles: what a Commit without changes says has been reached is committed, even if COMMIT
-// takes its time: the way back begins behind it, and others read it.
+// takes its time: reverse replication begins behind it, and others read it.
 func TestIdleCommitSettles(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, []string{"t"}, "CREATE TABLE t (k bigint PRIMARY KEY, v text)")

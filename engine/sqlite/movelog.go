@@ -180,7 +180,7 @@ func (r *logReader) send(ctx context.Context) error {
 		if r.change.Op == changeSchema {
 			t := &r.def.Set.Tables[r.change.Table]
 			e := sqlstate.New(sqlstate.ObjectNotInState, "the definition of table %s was changed while its rows are being moved", t.Name).
-				WithHint("See that all shards have the change: cleave doctor. Before the cutover the copy begins anew by itself; afterwards there is no way back.")
+				WithHint("See that all shards have the change: cleave doctor. Before the cutover the copy begins anew by itself; afterwards it cannot be reversed.")
 			e.Schema, e.Table = t.Schema, t.Name
 			return e.OnShard(r.m.s.cfg.Name)
 		}

@@ -63,7 +63,7 @@ var Functions = functions([][4]string{
 	{"move", "text", "keyspace text, range text?, to_shard text?, key anyelement?, id text?, why text?" + bounds, "moves a key range or a key to another shard"},
 	{"split", "text", "keyspace text, at anyelement?, range text?, half text?, id text?, why text?", "splits a key range"},
 	{"merge", "text", "keyspace text, at anyelement, to_shard text?, id text?, why text?" + bounds, "merges the two key ranges that meet at a key"},
-	{"drain", "text", "shard text, to_shard text?, id text?, why text?, finish bool?" + bounds, "moves everything off a shard"},
+	{"drain", "text", "shard text, to_shard text?, id text?, why text?, complete bool?" + bounds, "moves everything off a shard"},
 	{"spread", "text", "keyspace text?, shards text[]?, id text?, why text?" + bounds, "spreads keyspaces evenly over shards"},
 	{"verify", "text", "table_name text?, keyspace text?, repair bool?, dry_run bool?", "compares where rows are with where the map says"},
 	{"plan", "text", "keyspace text?, measure text?, tolerance float?, split_bytes bigint?, merge_bytes bigint?, split_load float?, merge_load float?, alone_load float?, moved_bytes_max bigint?, at_once int?, " +
@@ -71,8 +71,8 @@ var Functions = functions([][4]string{
 	{"pause", "text", "id text, why text?", "pauses a workflow"},
 	{"resume", "text", "id text, why text?, rows_per_second bigint?, bytes_per_second bigint?, max_latency text?, max_lag text?, max_lag_bytes bigint?", "resumes a workflow, or changes its bounds"},
 	{"cancel", "text", "id text, why text?", "cancels a workflow"},
-	{"rollback", "text", "id text, why text?", "undoes a move"},
-	{"finish", "text", "id text, why text?", "gives the way back of a move up"},
+	{"reverse", "text", "id text, why text?", "makes the old owner of a move the owner again"},
+	{"complete", "text", "id text, why text?", "deletes the source rows of a finished move"},
 	{"approve", "text", "id text, why text?", "lets a plan begin"},
 })
 

@@ -108,7 +108,7 @@ func RunTransfer(t *testing.T, one, other Store) {
 	// And back: the former source is completed.
 	back := &shardmap.Transfer{From: b, To: a, FromURL: "other", ToURL: "one", By: "suite"}
 	if p, err := back.Run(ctx); err != nil || p.Versions != 1 || p.Records != 4 {
-		t.Fatalf("the way back: %+v, %v", p, err)
+		t.Fatalf("the reversal: %+v, %v", p, err)
 	}
 	if got := mustLoad(t, a); !reflect.DeepEqual(got.State(), snap.State()) {
 		t.Fatalf("back, the map is\n%+v", got.State())

@@ -239,7 +239,7 @@ var operations = []operation{
 // grow asks for everything to go to shards, by the command or of a router.
 func (o *operating) grow(ctx context.Context, a admin.API, to []admin.BootstrapShard, command bool) error {
 	if !command {
-		return admin.Grow(ctx, a, admin.GrowRequest{Meta: asActor, To: to, Finish: true}, func(string, ...any) {})
+		return admin.Grow(ctx, a, admin.GrowRequest{Meta: asActor, To: to, Complete: true}, func(string, ...any) {})
 	}
 	bin, err := program()
 	if err != nil {

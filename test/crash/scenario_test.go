@@ -21,7 +21,7 @@ import (
 // effects and before that is stored, or, with -2, when a copy has a table more.
 type point struct {
 	step workflow.StepName
-	back bool // of a move that is rolled back
+	back bool // of a move that is reversed
 	n    int
 	op   workflow.Op // for people
 }
@@ -33,7 +33,7 @@ type stage struct {
 }
 
 // points are those of a stage: each effect, and the end. Those of a move depend on whether it
-// keeps a way back.
+// can be reversed.
 func (s stage) points(kind workflow.Kind, keepMS int64) (list []point) {
 	st := workflow.New(workflow.Spec{ID: "x", Kind: kind, From: "s0", To: "s1", Options: workflow.Options{KeepMS: keepMS}.WithDefaults()}, 1)
 	st.Step, st.Back, st.Children = s.step, s.back, []workflow.Spec{{ID: "x-1"}}
@@ -100,7 +100,7 @@ var scenarios = []scenario{
 		name: "keep", keepMS: hour, end: workflow.Done,
 		stages: steps(false, workflow.CatchingUp, workflow.Closing, workflow.Opening, workflow.Opened),
 		begin:  func(t *trial, arm func()) { arm(); t.move(t.anyRange(), workflow.Options{KeepMS: hour}) },
-		then:   func(t *trial) { t.await(t.id, workflow.Opened); t.ask(workflow.Finish) },
+		then:   func(t *trial) { t.await(t.id, workflow.Opened); t.ask(workflow.Complete) },
 	},
 	{
 		name: "rollback", keepMS: hour, end: workflow.RolledBack,
@@ -110,7 +110,7 @@ var scenarios = []scenario{
 			t.await(t.id, workflow.Opened)
 			t.source, t.target = t.target, t.source
 			arm()
-			t.ask(workflow.Rollback)
+			t.ask(workflow.Reverse)
 		},
 	},
 	{
@@ -268,7 +268,7 @@ func (t *trial) asked(what string, ask func(context.Context) (*admin.WorkflowRes
 func (t *trial) ask(w workflow.Wish) {
 	t.t.Helper()
 	do := map[workflow.Wish]func(context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error){
-		workflow.Finish: t.ops.Finish, workflow.Rollback: t.ops.Rollback, workflow.Cancel: t.ops.Cancel, workflow.Approve: t.ops.Approve,
+		workflow.Complete: t.ops.Complete, workflow.Reverse: t.ops.Reverse, workflow.Cancel: t.ops.Cancel, workflow.Approve: t.ops.Approve,
 	}[w]
 	t.eventually(string(w)+" is asked for", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -336,7 +336,7 @@ func (t *trial) late(o workflow.Options, back bool, arm func()) {
 		t.await(t.id, workflow.Opened)
 		t.source, t.target = t.target, t.source
 		t.arm(closing)
-		t.ask(workflow.Rollback)
+		t.ask(workflow.Reverse)
 	} else {
 		t.arm(closing)
 		t.move(rng, o)

@@ -107,9 +107,9 @@ func (m *mover) one(id string) error {
 			back = true
 			m.done.Add(1)
 			time.Sleep(time.Duration(m.r.IntN(100)) * time.Millisecond)
-			f := ops.Rollback
+			f := ops.Reverse
 			if m.r.IntN(2) == 0 {
-				f = ops.Finish
+				f = ops.Complete
 			}
 			if _, err := f(ctx, admin.WorkflowRequest{Meta: req.Meta, ID: id}); err != nil {
 				return err

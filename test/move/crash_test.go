@@ -144,15 +144,15 @@ func TestCoordinatorIsKilledAtEveryStep(t *testing.T) {
 				p = c.coordinator(bin)
 				w := c.await(id, "opened")
 				t.Logf("killed when %s; held for %d ms in the cutover that succeeded", step, w.HeldMS)
-				if i%2 == 0 { // there and back, killed on the way back
-					ask(c.rooms.Ops.Rollback, id)
+				if i%2 == 0 { // there and back, killed while it is reversed
+					ask(c.rooms.Ops.Reverse, id)
 					back := []workflow.StepName{workflow.CatchingUp, workflow.Closing, workflow.Opening, workflow.Cleaning}[i/2]
 					c.when(id, back, true)
 					p.kill()
 					p = c.coordinator(bin)
 					c.await(id, "rolled back")
 				} else {
-					ask(c.rooms.Ops.Finish, id)
+					ask(c.rooms.Ops.Complete, id)
 					c.when(id, workflow.Cleaning, false)
 					p.kill()
 					p = c.coordinator(bin)
@@ -203,7 +203,7 @@ func TestShardsAreKilled(t *testing.T) {
 			}
 			w := c.await(id, "opened")
 			t.Logf("servers %v killed when %s; held for %d ms", which, step, w.HeldMS)
-			if _, err := c.rooms.Ops.Finish(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
+			if _, err := c.rooms.Ops.Complete(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
 				t.Fatal(err)
 			}
 			c.await(id, "done")

@@ -107,7 +107,7 @@ func TestNothingIsPlacedOnADrainedShard(t *testing.T) {
 			}
 			return []error{text(ops.Merge(ctx, admin.MergeRequest{Keyspace: "two", At: []string{"0"}, To: "s1"}))}
 		},
-		"Rollback": func() []error { return []error{text(ops.Rollback(ctx, away))} },
+		"Reverse": func() []error { return []error{text(ops.Reverse(ctx, away))} },
 		"MoveDefault": func() []error {
 			return []error{text(ops.MoveDefault(ctx, admin.MoveDefaultRequest{To: "s1"})), text(ops.MoveDefault(ctx, admin.MoveDefaultRequest{Meta: admin.Meta{DryRun: true}, To: "s1"}))}
 		},
@@ -148,7 +148,7 @@ func TestNothingIsPlacedOnADrainedShard(t *testing.T) {
 			return nil
 		},
 		"DropKeyspace": none, "AddConstraint": none, "RemoveConstraint": none, "SetPolicy": none, "AddShard": none, "RemoveShard": none, "AddReplica": none, "RemoveReplica": none, "SetShard": none,
-		"Declare": none, "Bootstrap": none, "Cancel": none, "Finish": none, "Pause": none, "Resume": none, "Doctor": none, "Recover": none, "SettleChanges": none, "FinishIntents": none,
+		"Declare": none, "Bootstrap": none, "Cancel": none, "Complete": none, "Pause": none, "Resume": none, "Doctor": none, "Recover": none, "SettleChanges": none, "FinishIntents": none,
 		"Verify": none, "VerifyPieces": none, "AddUser": none, "ChangeUser": none, "RemoveUser": none, "Users": none, "Close": none,
 		"Status": none, "Shards": none, "Keyspaces": none, "Tables": none, "Routers": none, "Ranges": none, "Pins": none, "Map": none, "History": none, "Diff": none, "ShardOf": none,
 		"Constraints": none, "Policy": none, "Heat": none, "ShowPlan": none, "Moves": none, "Sessions": none, "CancelSession": none, "TerminateSession": none,
@@ -174,7 +174,7 @@ func TestNothingIsPlacedOnADrainedShard(t *testing.T) {
 	c.await("empty", "cancelled")
 	_, err = ops.Unpin(ctx, admin.UnpinRequest{Keyspace: "bank", Key: []string{empty}})
 	done(err)
-	_, err = ops.Rollback(ctx, away)
+	_, err = ops.Reverse(ctx, away)
 	done(err)
 	c.await("away", "rolled back")
 
@@ -197,7 +197,7 @@ func TestNothingIsPlacedOnADrainedShard(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	for _, id := range []string{"wait", "kept"} {
-		_, err = ops.Finish(ctx, admin.WorkflowRequest{ID: id})
+		_, err = ops.Complete(ctx, admin.WorkflowRequest{ID: id})
 		done(err)
 	}
 	c.await("all", "done")

@@ -52,7 +52,7 @@ func TestMoveBetweenEngines(t *testing.T) {
 		c.history(c.await(c.move(admin.MoveRequest{ID: step.id, Keyspace: "bank", Range: ":", To: step.to, MoveOptions: admin.MoveOptions{Keep: step.keep}}), step.at))
 		verify(step.to)
 		if step.at == "opened" {
-			if _, err := ops.Rollback(ctx, admin.WorkflowRequest{ID: step.id}); err != nil {
+			if _, err := ops.Reverse(ctx, admin.WorkflowRequest{ID: step.id}); err != nil {
 				t.Fatal(err)
 			}
 			c.await(step.id, "rolled back")

@@ -296,7 +296,7 @@ func TestExistingDatabase(t *testing.T) {
 	}
 	for _, w := range list {
 		if w.Step == "opened" {
-			if _, err := ops.Finish(ctx, admin.WorkflowRequest{ID: w.ID}); err != nil {
+			if _, err := ops.Complete(ctx, admin.WorkflowRequest{ID: w.ID}); err != nil {
 				t.Fatal(err)
 			}
 			c.await(w.ID, "done")

@@ -24,7 +24,7 @@ import (
 
 // files is a bank on two SQLite files, each of which has one writer at a time. The part has
 // gone from s0 to s1, and can come back: s0 is the target then. It returns a tenant of s0 and one
-// of the part. A way back needs s0's file only for what changes in the part.
+// of the part. A reversal needs s0's file only for what changes in the part.
 func files(t *testing.T) (c *target, there, part string) {
 	c = start(t, "sqlite", "sqlite")
 	c.bank(0)
@@ -35,7 +35,7 @@ func files(t *testing.T) (c *target, there, part string) {
 	c.exec(`UPDATE account SET note = 'back' WHERE id = 2 AND tenant = ` + part)
 	for end := time.Now().Add(patience); c.onShard("s0", `SELECT count(*) FROM account WHERE note = 'back'`) != "1"; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the way back is not open")
+			t.Fatal("the reversal is not open")
 		}
 	}
 	return c, c.onShard("s0", `SELECT min(tenant) FROM account WHERE tenant NOT IN (`+c.onShard("s1", `SELECT string_agg(tenant::text, ', ') FROM account`)+`)`), part
@@ -60,7 +60,7 @@ func (c *target) moveAs(id string, o workflow.Options) {
 
 func (c *target) back() {
 	c.t.Helper()
-	if _, err := c.rooms.Ops.Rollback(context.Background(), admin.WorkflowRequest{ID: "part"}); err != nil {
+	if _, err := c.rooms.Ops.Reverse(context.Background(), admin.WorkflowRequest{ID: "part"}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -261,7 +261,7 @@ func TestTransfersBetweenTheFiles(t *testing.T) {
 	}
 	id := c.move(admin.MoveRequest{ID: "first", Keyspace: "bank", Range: "0:", To: "s1"})
 	c.await(id, "opened")
-	if _, err := c.rooms.Ops.Rollback(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
+	if _, err := c.rooms.Ops.Reverse(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
 		t.Fatal(err)
 	}
 	c.history(c.await(id, "rolled back"))

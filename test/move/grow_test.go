@@ -161,9 +161,9 @@ func (n *notes) more(count int64) {
 	}
 }
 
-// wayBack takes the tables that are not sharded back to a file, and from there to the server again. What a file cannot have is refused
+// homeward takes the tables that are not sharded back to a file, and from there to the server again. What a file cannot have is refused
 // before anything is changed.
-func (c *target) wayBack(file, server string) {
+func (c *target) homeward(file, server string) {
 	c.t.Helper()
 	ctx := context.Background()
 	ops := c.rooms.Ops
@@ -284,9 +284,9 @@ func TestGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.more(20)
-	c.wayBack("s0", "a")
+	c.homeward("s0", "a")
 	n.more(20)
-	req.Finish = true
+	req.Complete = true
 	if err := admin.Grow(ctx, ops, req, say); err != nil {
 		t.Fatal(err)
 	}

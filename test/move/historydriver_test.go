@@ -208,9 +208,9 @@ func (d *driver) follow(ctx context.Context, id, what string) {
 			opened, linger = time.Now(), time.Second // a rollback that could not be done is asked for no more
 			if back && w.BackLost == "" {
 				back = false
-				ask("rollback", ops.Rollback)
+				ask("rollback", ops.Reverse)
 			} else {
-				ask("finish", ops.Finish)
+				ask("finish", ops.Complete)
 			}
 		case pause && time.Since(begun) > when:
 			pause = false

@@ -47,7 +47,7 @@ func TestTheTargetIsLost(t *testing.T) {
 			}
 			ask := c.rooms.Ops.Cancel
 			if when == "opened" {
-				ask = c.rooms.Ops.Finish
+				ask = c.rooms.Ops.Complete
 			}
 			if _, err := ask(ctx, admin.WorkflowRequest{ID: "m"}); err != nil {
 				t.Fatal(err)

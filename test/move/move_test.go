@@ -60,7 +60,7 @@ func (c *target) history(w admin.WorkflowInfo) {
 }
 
 // TestMoveUnderLoad: half of the keys go to the other shard while clients are at work, are
-// the other's, come back by a rollback, go again and stay.
+// the other's, come back by a reversal, go again and stay.
 func TestMoveUnderLoad(t *testing.T) {
 	forKinds(t, "postgres", func(t *testing.T, c *target) {
 		c.bank(4000)
@@ -70,7 +70,7 @@ func TestMoveUnderLoad(t *testing.T) {
 		c.history(w)
 		t.Logf("statements were held for %d ms", w.HeldMS)
 		time.Sleep(300 * time.Millisecond)
-		if _, err := c.rooms.Ops.Rollback(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
+		if _, err := c.rooms.Ops.Reverse(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
 			t.Fatal(err)
 		}
 		c.history(c.await(id, "rolled back"))
@@ -212,7 +212,7 @@ func TestDrainAndMerge(t *testing.T) {
 		c.await(kept, "opened")
 		for _, at := range []string{"0", "1000000"} { // its bounds stay as long as it can come back
 			if _, err := c.rooms.Ops.Merge(ctx, admin.MergeRequest{Keyspace: "bank", At: []string{at}}); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || !strings.Contains(err.Error(), kept) {
-				t.Errorf("merge beside a way back: %v", err)
+				t.Errorf("merge beside a move that can be reversed: %v", err)
 			}
 		}
 		bare := c.move(admin.MoveRequest{Keyspace: "bare", Range: ":", To: "s0", MoveOptions: admin.MoveOptions{Keep: "1h"}})
@@ -231,7 +231,7 @@ func TestDrainAndMerge(t *testing.T) {
 		drop("bare", "55006")
 		drop("bank", "2BP01")
 		for _, id := range []string{kept, bare} {
-			if _, err := c.rooms.Ops.Finish(ctx, admin.WorkflowRequest{ID: id}); err != nil {
+			if _, err := c.rooms.Ops.Complete(ctx, admin.WorkflowRequest{ID: id}); err != nil {
 				t.Fatal(err)
 			}
 			c.await(id, "done")

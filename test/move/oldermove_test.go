@@ -117,10 +117,10 @@ func TestOlderDirectoryOfAMove(t *testing.T) {
 	}
 }
 
-// finish ends the time for a move's way back.
+// finish completes a move.
 func (c *target) finish(id string) {
 	c.t.Helper()
-	if _, err := c.rooms.Ops.Finish(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
+	if _, err := c.rooms.Ops.Complete(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.await(id, "done")

@@ -79,7 +79,7 @@ func TestProgressAfterTheCopy(t *testing.T) {
 		}
 	}
 	bound(300)
-	if _, err := c.rooms.Ops.Finish(ctx, admin.WorkflowRequest{ID: "m"}); err != nil {
+	if _, err := c.rooms.Ops.Complete(ctx, admin.WorkflowRequest{ID: "m"}); err != nil {
 		t.Fatal(err)
 	}
 	tells("cleaning", func(w admin.WorkflowInfo) bool { return w.Rows > 0 && w.Copied >= w.Rows }, "done")

@@ -14,18 +14,18 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// TestDrainAndWaysBack: a drain that waits for the way back of a move says so, and can end it.
-func TestDrainAndWaysBack(t *testing.T) {
-	testrun.Long(t, "moves, drains and ways back one after the other; TestLostWayBack ends one")
+// TestDrainAndReversals: a drain that waits until a move can no longer be reversed says so, and can complete it.
+func TestDrainAndReversals(t *testing.T) {
+	testrun.Long(t, "moves, drains and reversals one after the other; TestLostReversal ends one")
 	ctx := context.Background()
 	c := start(t, "sqlite", "sqlite")
 	c.bank(100)
 	c.await(c.move(admin.MoveRequest{ID: "kept", Keyspace: "bank", Range: ":0", To: "s1"}), "opened")
 	finish := admin.WorkflowRequest{Meta: admin.Meta{DryRun: true}, ID: "kept"}
-	if w, err := c.rooms.Ops.Finish(ctx, finish); err != nil || w.Step != "opened" || !strings.Contains(strings.Join(w.Plan, "\n"), "delete the rows of (,0) of keyspace bank on s0") {
+	if w, err := c.rooms.Ops.Complete(ctx, finish); err != nil || w.Step != "opened" || !strings.Contains(strings.Join(w.Plan, "\n"), "delete the rows of (,0) of keyspace bank on s0") {
 		t.Errorf("%+v, %v", w, err)
 	}
-	if w, err := c.rooms.Ops.Rollback(ctx, finish); err != nil || w.Step != "opened" || !strings.Contains(strings.Join(w.Plan, "\n"), "make s0 the owner again") {
+	if w, err := c.rooms.Ops.Reverse(ctx, finish); err != nil || w.Step != "opened" || !strings.Contains(strings.Join(w.Plan, "\n"), "make s0 the owner again") {
 		t.Errorf("%+v, %v", w, err)
 	}
 	c.touched()
@@ -34,14 +34,22 @@ func TestDrainAndWaysBack(t *testing.T) {
 	}
 	c.eventually("the drain says what it waits for", func() bool {
 		list, err := c.rooms.Ops.Moves(ctx, "waits")
-		return err == nil && strings.Contains(list[0].Error, "the way back of") && strings.Contains(list[0].Error, "cleave finish kept")
+		return err == nil && strings.Contains(list[0].Error, "can be reversed until") && strings.Contains(list[0].Error, "cleave complete kept")
 	})
 	if _, err := c.rooms.Ops.Cancel(ctx, admin.WorkflowRequest{ID: "waits"}); err != nil {
 		t.Fatal(err)
 	}
-	c.exec(`SELECT cleave.drain('s1', id => 'ends', finish => true, keep => '0')`)
+	c.exec(`SELECT cleave.drain('s1', id => 'ends', finish => true, keep => '0')`) // complete's old name
 	c.await("ends", "done")
 	c.await("kept", "done")
+	for _, name := range []string{"complete", "finish"} { // the second is the old name
+		c.exec(`SELECT cleave.` + name + `('kept')`)
+	}
+	c.await(c.move(admin.MoveRequest{ID: "back", Keyspace: "bank", Range: ":0", To: "s1"}), "opened")
+	for _, name := range []string{"rollback", "reverse"} {
+		c.exec(`SELECT cleave.` + name + `('back')`)
+		c.await("back", "rolled back")
+	}
 	if n := c.onShard("s1", `SELECT count(*) FROM bulk`); n != "0" {
 		t.Errorf("%s rows are left", n)
 	}
@@ -72,7 +80,7 @@ func TestDrainAndWaysBack(t *testing.T) {
 	_, err = c.rooms.Ops.Drain(ctx, admin.DrainRequest{ID: "stays", Shard: "s1"})
 	other("a drain with the id of a move", err, "is a move, not a drain")
 	_, err = c.rooms.Ops.Drain(ctx, admin.DrainRequest{ID: "ends", Shard: "s0", MoveOptions: admin.MoveOptions{Keep: "0"}})
-	other("drain", err, "shard was s1, is s0 now", "finish was true, is not given now")
+	other("drain", err, "shard was s1, is s0 now", "complete was true, is not given now")
 	if _, err = c.rooms.Ops.Split(ctx, admin.SplitRequest{ID: "cut", Keyspace: "bank", At: []string{"00100"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestVerifiedPieceByPiece(t *testing.T) {
 		if !strings.Contains(told(w), "both copies have the same") {
 			t.Error("nothing was compared")
 		}
-		// The way back finds a row that nobody wrote.
+		// The reversal finds a row that nobody wrote.
 		sh, err := c.rooms.Executor.Shard("s0")
 		if err != nil {
 			t.Fatal(err)
@@ -46,10 +46,10 @@ func TestVerifiedPieceByPiece(t *testing.T) {
 				}
 			}
 		}
-		if _, err := c.rooms.Ops.Rollback(ctx, admin.WorkflowRequest{ID: "pieces"}); err != nil {
+		if _, err := c.rooms.Ops.Reverse(ctx, admin.WorkflowRequest{ID: "pieces"}); err != nil {
 			t.Fatal(err)
 		}
-		for !strings.Contains(told(w), "there is no way back") {
+		for !strings.Contains(told(w), "it cannot be reversed") {
 			w = c.await("pieces", "opened", "catching up", "verifying", "closing")
 		}
 		if text := told(w); !strings.Contains(text, "public.bulk has") || !strings.Contains(text, "at positions") || strings.Contains(text, "public.account has") {

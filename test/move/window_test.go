@@ -93,7 +93,7 @@ func timeWindow(t *testing.T, c *target) {
 	phase.Store(open)
 	c.await("night", "opened")
 	phase.Store(closed)
-	if _, err := c.rooms.Ops.Finish(ctx, admin.WorkflowRequest{ID: "night"}); err != nil {
+	if _, err := c.rooms.Ops.Complete(ctx, admin.WorkflowRequest{ID: "night"}); err != nil {
 		t.Fatal(err)
 	}
 	c.noted("night", "cleaning", "waits for the window")

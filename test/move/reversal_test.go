@@ -11,9 +11,9 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// TestLostWayBack: a change of a table ends the way back, which is told before anybody asks for it, and what was kept
-// for it goes. A shard that is kept for a way back says with what it can be taken out.
-func TestLostWayBack(t *testing.T) {
+// TestLostReversal: a change of a table ends reverse replication, which is told before anybody asks for it, and what was kept
+// for it goes. A shard that is kept for a reversal says with what it can be taken out.
+func TestLostReversal(t *testing.T) {
 	forKinds(t, "postgres", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(100)
@@ -22,21 +22,21 @@ func TestLostWayBack(t *testing.T) {
 			t.Errorf("%+v", w)
 		}
 		_, err := c.rooms.Ops.RemoveShard(ctx, admin.RemoveShardRequest{Name: "s1"})
-		if sqlstate.CodeOf(err) != sqlstate.ObjectInUse || !strings.Contains(sqlstate.As(err).Hint, "cleave finish kept") {
-			t.Errorf("a shard with a way back is removed: %v", err)
+		if sqlstate.CodeOf(err) != sqlstate.ObjectInUse || !strings.Contains(sqlstate.As(err).Hint, "cleave complete kept") {
+			t.Errorf("a shard with a move that can be reversed is removed: %v", err)
 		}
 		c.exec(`ALTER TABLE account ADD COLUMN more text`)
 		w := c.await("kept", "done")
 		c.history(w)
-		if !strings.Contains(w.BackLost, "changed") || w.KeptUntil != nil || !strings.Contains(told(w), "there is no way back any more") {
+		if !strings.Contains(w.BackLost, "changed") || w.KeptUntil != nil || !strings.Contains(told(w), "it can no longer be reversed") {
 			t.Errorf("%+v", w)
 		}
 		if n := c.onShard("s1", `SELECT count(*) FROM bulk`); n != "0" {
 			t.Errorf("%s old rows are left", n)
 		}
-		_, err = c.rooms.Ops.Rollback(ctx, admin.WorkflowRequest{ID: "kept"})
+		_, err = c.rooms.Ops.Reverse(ctx, admin.WorkflowRequest{ID: "kept"})
 		if err == nil || !strings.Contains(err.Error(), w.BackLost) || !strings.Contains(sqlstate.As(err).Hint, "cleave move --keyspace bank") {
-			t.Errorf("a way back that is lost: %v", err)
+			t.Errorf("a reversal that is not possible: %v", err)
 		}
 		c.await(c.move(admin.MoveRequest{ID: "again", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
 		c.clean()
@@ -45,7 +45,7 @@ func TestLostWayBack(t *testing.T) {
 
 // TestLostChanges: the old rows stay for a person when the new owner has lost its changes: it may have lost more.
 func TestLostChanges(t *testing.T) {
-	testrun.Long(t, "a stream is broken off until it stays away; TestLostWayBack has a way back that is lost")
+	testrun.Long(t, "a stream is broken off until it stays away; TestLostReversal has one that is lost")
 	c := start(t, "postgres", "postgres")
 	c.bank(100)
 	c.await(c.move(admin.MoveRequest{ID: "kept", Keyspace: "bank", Range: ":0", To: "s1"}), "opened")
@@ -62,18 +62,18 @@ func TestLostChanges(t *testing.T) {
 		END $$; SELECT count(*) FROM pg_replication_slots WHERE database = current_database()`) == "0"
 	})
 	var w admin.WorkflowInfo
-	c.eventually("the way back is lost", func() bool {
+	c.eventually("it can no longer be reversed", func() bool {
 		w = c.await("kept", "opened")
 		return w.BackLost != ""
 	})
 	if w.KeptUntil != nil || w.RowsUntil == nil || c.onShard("s0", `SELECT count(*) FROM bulk`) != "100" {
 		t.Errorf("%+v", w)
 	}
-	_, err := c.rooms.Ops.Rollback(context.Background(), admin.WorkflowRequest{ID: "kept"})
-	if hint := sqlstate.As(err).Hint; !strings.Contains(hint, "cleave finish kept --wait, then cleave move") {
+	_, err := c.rooms.Ops.Reverse(context.Background(), admin.WorkflowRequest{ID: "kept"})
+	if hint := sqlstate.As(err).Hint; !strings.Contains(hint, "cleave complete kept --wait, then cleave move") {
 		t.Errorf("%v", err)
 	}
-	if _, err := c.rooms.Ops.Finish(context.Background(), admin.WorkflowRequest{ID: "kept"}); err != nil {
+	if _, err := c.rooms.Ops.Complete(context.Background(), admin.WorkflowRequest{ID: "kept"}); err != nil {
 		t.Fatal(err)
 	}
 	c.await("kept", "done")
