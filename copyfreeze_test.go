@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCopyFreeze: COPY WITH (FREEZE) goes into a whole table that the transaction has truncated, as in PostgreSQL: `pgbench -i` does so.
+// TestCopyFreeze: COPY WITH (FREEZE) goes into an unsharded table that the transaction has truncated, as in PostgreSQL: `pgbench -i` does so.
 func TestCopyFreeze(t *testing.T) {
 	c, _ := fresh(t, "2")
 	ctx := context.Background()

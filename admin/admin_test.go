@@ -661,7 +661,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("a shard that does not answer is reported %d times:\n%s", n, text)
 	}
 	text = look(true)
-	for _, want := range []string{"done set as the map says", "done taken in as a whole table"} {
+	for _, want := range []string{"done set as the map says", "done taken in as an unsharded table"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

@@ -252,7 +252,7 @@ func (h *held) end(sql string) error {
 	return errors.Join(errs...)
 }
 
-// copies keeps the copies of whole tables on all shards the same.
+// copies keeps the copies of unsharded tables on all shards the same.
 type copies struct{ *backend }
 
 // fillCopies gives a shard that is being added the rows of the reference tables.

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Bounds of carrying a whole table to another shard. Its rows are never in memory together: both copies are compared by sums of
+// Bounds of carrying an unsharded table to another shard. Its rows are never in memory together: both copies are compared by sums of
 // buckets, and the rows of those that differ are read.
 const carryBuckets = 1 << 16
 

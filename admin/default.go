@@ -15,8 +15,8 @@ type MoveDefaultRequest struct {
 	To string `json:"to"`
 }
 
-// MoveDefault makes another shard the default shard, and carries the whole tables there. To a PostgreSQL database rows are copied
-// while statements go on; then, and to a file from the beginning, those that write to whole tables wait, cleave.hold_timeout
+// MoveDefault makes another shard the default shard, and carries the unsharded tables there. To a PostgreSQL database rows are copied
+// while statements go on; then, and to a file from the beginning, those that write to unsharded tables wait, cleave.hold_timeout
 // at most, until what has changed since is there too and both are compared. Run again after a failure, it goes on or begins anew.
 //
 // Errors: 42704 for an unknown shard, 0A000 for tables that cannot be made
@@ -40,12 +40,12 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 		}
 	}
 	res := &Result{Version: cur.Version(), Plan: []string{
-		fmt.Sprintf("%d whole tables are copied to %s, and take no writes on %s for a while", n, req.To, cur.State().DefaultShard),
+		fmt.Sprintf("%d unsharded tables are copied to %s, and take no writes on %s for a while", n, req.To, cur.State().DefaultShard),
 		"what has changed meanwhile is copied too, and both are compared",
 		req.To + " is the default shard, and takes writes when every router knows it",
 	}}
 	if cur.State().DefaultShard == req.To {
-		res.Plan = []string{req.To + " is the default shard already: its whole tables take writes"}
+		res.Plan = []string{req.To + " is the default shard already: its unsharded tables take writes"}
 	}
 	opts := o.schemaOptions(req.Meta)
 	if req.DryRun {

@@ -4,6 +4,6 @@
 // and why into the map's history, and with DryRun only says what it would do.
 //
 // [Ops] is made of parts, each of which knows the backend (the directory, and the shards, which are opened once) and its own job:
-// users, sessions, views, workflows, verification, replicas, and the copies of whole tables. Shards, keyspaces, tables and
+// users, sessions, views, workflows, verification, replicas, and the copies of unsharded tables. Shards, keyspaces, tables and
 // the doctor need several of them, and are Ops' own.
 package admin

@@ -487,7 +487,7 @@ func (o *Ops) Bootstrap(ctx context.Context, req BootstrapRequest) (*BootstrapRe
 		}
 	}
 	if created {
-		// What the default shard has already becomes known as whole tables.
+		// What the default shard has already becomes known as unsharded tables.
 		if _, err := schema.Recover(ctx, schema.RecoverOptions{Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout, Adopt: true}); err != nil {
 			return nil, err
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Distribute makes a sharded or a reference table of one that is whole until now. A table with rows keeps them where they are, on
+// Distribute makes a sharded or a reference table of an unsharded one. A table with rows keeps them where they are, on
 // the default shard, which has to own all of the keyspace; moves carry them on. Sequences that its columns take values from
 // become the cluster's first. Run again after a failure, it goes on where it stopped.
 //
-// Errors: 42P01 and 42809 for what is no whole table, 55000 when it has rows and the keyspace has ranges on other shards, 0A000 for
+// Errors: 42P01 and 42809 for what is no unsharded table, 55000 when it has rows and the keyspace has ranges on other shards, 0A000 for
 // what a table on several shards cannot have, 55P03 when the table was not to be locked in time or a router does not
 // follow the map, and those of a schema change.
 func (o *Ops) Distribute(ctx context.Context, req DistributeRequest) (*Result, error) {

@@ -154,7 +154,7 @@ type ListedValue struct {
 	Shard string   `json:"shard,omitempty"`
 }
 
-// DistributeRequest shards a table that is whole now, or makes it a reference table.
+// DistributeRequest shards an unsharded table, or makes it a reference table.
 type DistributeRequest struct {
 	Meta
 	Table    string   `json:"table"` // name or schema.name; quoted as in SQL where needed

@@ -51,7 +51,7 @@ func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r 
 	if lost := before - r.Rows; lost > 0 {
 		again := fmt.Sprintf("about %d rows were copied again, since their tables were not whole when the copy was interrupted", lost)
 		r.Note += orEmpty(r.Note, ", ") + again
-		j.prog.copiesAgain(fmt.Sprintf("the copy was interrupted: %d rows of %d whole tables are kept, about %d rows of other tables are copied again", r.Rows, len(there), lost))
+		j.prog.copiesAgain(fmt.Sprintf("the copy was interrupted: %d rows of %d unsharded tables are kept, about %d rows of other tables are copied again", r.Rows, len(there), lost))
 	}
 	rows, err := p.rowsOf(ctx, e.Stream, rest)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // made of such, and where they are regtype, regclass or another of the types that name an
 // object. An OID has one width, so they are replaced in place.
 
-// Types of pg_type.dat whose binary values can have OIDs of one's own inside.
+// Types of pg_type.dat whose binary values can have OIDs of user-defined types inside.
 const (
 	oidRegclass = 2205
 	oidRegtype  = 2206
@@ -75,7 +75,7 @@ type recoder struct {
 const nestMax = 500
 
 func errDeep() error {
-	return sqlstate.New(sqlstate.StatementTooComplex, "a value of types of one's own is nested deeper than %d", nestMax).
+	return sqlstate.New(sqlstate.StatementTooComplex, "a value of user-defined types is nested deeper than %d", nestMax).
 		WithHint("pass it as text")
 }
 

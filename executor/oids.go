@@ -16,7 +16,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// A type or table of one's own has an OID of its own on each shard. Clients see
+// A user-defined type or table has an OID of its own on each shard. Clients see
 // those of the default shard, whose catalogue they read, and they send those. So
 // what goes between a client and another shard is translated, where it has an OID
 // that is not PostgreSQL's own: see Pipeline for messages, binary.go for values.
@@ -89,7 +89,7 @@ type oids struct {
 	home   string // the default shard
 	where  string // both shards' URLs
 	schema uint64
-	blind  bool // the default shard is of an engine that has no types of one's own
+	blind  bool // the default shard is of an engine that has no user-defined types
 
 	snap     atomic.Pointer[shardmap.Snapshot] // the last one that it was found to be good for
 	absent   atomic.Int64                      // when what was not found is asked for again, Unix nanoseconds; 0: all was found
@@ -413,7 +413,7 @@ func (c *Conn) own() *oids {
 	return c.numbers.current()
 }
 
-// Foreign reports whether types of one's own have other OIDs in the conversation than
+// Foreign reports whether user-defined types have other OIDs in the conversation than
 // those that clients know.
 func (c *Conn) Foreign() bool { return c.own() != nil }
 

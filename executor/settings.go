@@ -340,7 +340,7 @@ func Plain(value string) string {
 	return value
 }
 
-// quoteSetting quotes each part of a setting's name where it has to be: a part of a name of one's own may be a keyword.
+// quoteSetting quotes each part of a setting's name where it has to be: a part of a custom name may be a keyword.
 func quoteSetting(name string) string {
 	parts := strings.Split(name, ".")
 	for i, p := range parts {

@@ -69,7 +69,7 @@ func TestWholeTables(t *testing.T) {
 		t.Errorf("%s rows on the default shard", n)
 	}
 	if n := cl.direct(t, 1, "SELECT count(*) FROM pg_class WHERE relname = 'settings'"); n != "0" {
-		t.Error("a whole table is on another shard")
+		t.Error("an unsharded table is on another shard")
 	}
 	if n := cl.direct(t, 2, "SELECT count(*) FROM pg_class WHERE relname = 'orders'"); n != "1" {
 		t.Error("a sharded table is missing on a shard")

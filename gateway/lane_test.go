@@ -638,7 +638,7 @@ func (s *scrambled) batch(names *int) (b []byte, ready int) {
 	return b, ready
 }
 
-// talk sends b in pieces and returns the answers; object numbers of tables, which
+// talk sends b in pieces and returns the answers; OIDs of tables, which
 // differ between clusters, are made zero.
 func talk(t *testing.T, c *client, b []byte, cuts []int, ready int) []byte {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// feeling is a composite of the test's, with a type of one's own inside, and an array of that.
+// feeling is a composite of the test's, with a user-defined type inside, and an array of that.
 type feeling struct {
 	M  string
 	Ms []string
@@ -57,7 +57,7 @@ func registered(t *testing.T, cl *cluster, options ...string) *pgx.Conn {
 	return conn
 }
 
-// TestOwnTypesInBinary: a driver that has looked types of one's own up in pg_type writes
+// TestOwnTypesInBinary: a driver that has looked user-defined types up in pg_type writes
 // and reads them in binary on every shard, in each way in which statements run.
 func TestOwnTypesInBinary(t *testing.T) {
 	cl, _, keys := moody(t)

@@ -262,7 +262,7 @@ func (x *session) countText(snap *shardmap.Snapshot, st *planner.Statement, r *p
 	}
 }
 
-// ownTypes reports whether types of one's own are among those that a client gives its parameters.
+// ownTypes reports whether user-defined types are among those that a client gives its parameters.
 func ownTypes(oids []uint32) bool {
 	return slices.ContainsFunc(oids, func(t uint32) bool { return t >= executor.FirstUserOID })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/gateway"
 )
 
-// ownOID is the number of a type of one's own in a description.
+// ownOID is the number of a user-defined type in a description.
 var ownOID = regexp.MustCompile(`:[1-9][0-9]{4,}`)
 
 // ask runs statements on both sides. One that begins with "no: " the router has to refuse, and PostgreSQL does not run it.
@@ -32,7 +32,7 @@ func (b *beside) ask(sqls ...string) {
 	}
 }
 
-// besideTypes is a router with sharded, reference and whole tables and a type of all sessions, and one PostgreSQL with the same.
+// besideTypes is a router with sharded, reference and unsharded tables and a type of all sessions, and one PostgreSQL with the same.
 func besideTypes(t *testing.T, c config) (*cluster, *beside, [][]int64) {
 	cl, conn, keys := orders(t, c)
 	b := newBeside(t, conn)

@@ -564,7 +564,7 @@ func (x *commands) setConstraints(st *planner.Statement) error {
 	return nil
 }
 
-// constraintsElsewhere reports whether constraints of whole tables are not to be found where the transaction is.
+// constraintsElsewhere reports whether constraints of unsharded tables are not to be found where the transaction is.
 func (x *commands) constraintsElsewhere() bool {
 	snap := x.srv.ex.Snapshot()
 	name := snap.State().DefaultShard

@@ -67,7 +67,7 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 		return
 	}
 	if r.view != nil {
-		to.whole = name // if it is one of whole tables; else the text is expanded
+		to.whole = name // if it is one of unsharded tables; else the text is expanded
 		to.viewRefs = append(to.viewRefs, viewRef{rel: v, view: r.view})
 		return
 	}
@@ -278,7 +278,7 @@ func (a *analyzer) finish() {
 	}
 	st.Numbers = a.numbers || a.preferDefault
 	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
-		a.second.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the numbers of tables and types differ between shards", a.number, a.sharded, a.reference).
+		a.second.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the OIDs of tables and types differ between shards", a.number, a.sharded, a.reference).
 			WithHint("name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own"))
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {

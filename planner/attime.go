@@ -70,7 +70,7 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 }
 
 // castingViews puts the query of a view that casts texts to times in its place. A view that a statement of one shard
-// names reads whole tables.
+// names reads unsharded tables.
 func (a *analyzer) castingViews(n *pg.Node) {
 	for depth := 0; a.second.guard && depth < expandMax; depth++ {
 		found := false

@@ -52,10 +52,10 @@ const (
 	wordsNone   wordsIn = iota
 	wordsAlone          // a time
 	wordsInside         // an array, a range or a multirange of times
-	wordsOwn            // perhaps: a type of one's own
+	wordsOwn            // perhaps: a user-defined type
 	wordsJSON           // a record made of JSON
 	wordsXML            // rows made of XML
-	wordsCalled         // perhaps: a function of one's own that casts its arguments
+	wordsCalled         // perhaps: a user-defined function that casts its arguments
 	wordsParts          // or parts of them
 )
 

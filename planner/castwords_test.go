@@ -62,11 +62,11 @@ func TestCastLooks(t *testing.T) {
 		{"SELECT ARRAY[note, '2024-01-01']::date[] FROM orders", "SELECT ARRAY[" + twice + ", '2024-01-01']::date[] FROM orders"},
 		// Of an array's text the words may have marks of quotation between their letters.
 		{"SELECT note::timestamptz[] FROM orders", "SELECT " + strings.Replace(twice, "$alone", "$inside", 1) + "::timestamptz[] FROM orders"},
-		// A type of one's own may be one of times: it fails for words, and for nothing else.
+		// A user-defined type may be one of times: it fails for words, and for nothing else.
 		{"SELECT note::mood FROM orders", `SELECT CASE WHEN CASE WHEN texticregexeq(translate(note::text, E'"\\', '') COLLATE "C", $own) THEN concat('cleave_time_word ', translate(note::text, E'"\\', ''))::date IS NULL END THEN NULL ELSE note END::mood FROM orders`},
 		// A volatile operand is computed once.
 		{"SELECT (note || random())::date FROM orders", `SELECT (SELECT CASE WHEN CASE WHEN texticregexeq(cleave_word.v::text COLLATE "C", $alone) THEN concat('cleave_time_word ', cleave_word.v::text)::date IS NULL END THEN NULL ELSE cleave_word.v END FROM (SELECT note || random() AS v OFFSET 0) cleave_word)::date AS date FROM orders`},
-		// A function of one's own that casts its argument.
+		// A user-defined function that casts its argument.
 		{"SELECT shout(note) FROM orders", `SELECT shout(CASE WHEN CASE WHEN texticregexeq(note::text COLLATE "C", $json) THEN concat('cleave_time_word ', note::text)::date IS NULL END THEN NULL ELSE note END) FROM orders`},
 		{"SELECT shout(id::text) FROM orders", `SELECT shout(CASE WHEN CASE WHEN texticregexeq(id::text::text COLLATE "C", $json) THEN concat('cleave_time_word ', id::text::text)::date IS NULL END THEN NULL ELSE id::text END) FROM orders`},
 		{"SELECT shout('x') FROM orders", "SELECT shout('x') FROM orders"},

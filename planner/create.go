@@ -609,7 +609,7 @@ func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 	a.finish()
 }
 
-// createAs makes the statement one that creates a whole table from a query.
+// createAs makes the statement one that creates an unsharded table from a query.
 func (a *analyzer) createAs(into *pg.IntoClause, kind shardmap.TableKind) {
 	st := a.st
 	name := a.created(into.Rel)
@@ -689,7 +689,7 @@ func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
 		if slices.ContainsFunc(t.Cmds, func(c *pg.Node) bool {
 			return c.GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_AttachPartition
 		}) {
-			st.DDL.AllShards = false // only whole tables have partitions
+			st.DDL.AllShards = false // only unsharded tables have partitions
 			return
 		}
 		if !t.MissingOk {

@@ -139,7 +139,7 @@ func (ch *schemaChange) ddl(n *pg.Node) {
 	}
 }
 
-// domainDefault notes the tables whose columns may get another default: those with types of one's own.
+// domainDefault notes the tables whose columns may get another default: those with user-defined types.
 func (ch *schemaChange) domainDefault() {
 	tables := ch.snap.State().Tables
 	for i := range tables {

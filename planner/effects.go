@@ -22,6 +22,6 @@ type effects struct {
 	locks, changes      bool
 	pids                bool   // pg_backend_pid() is the router's in this statement
 	numbers             bool   // see Statement.Numbers
-	objects             bool   // it may take the number of an object
+	objects             bool   // it may take the OID of an object
 	number              string // what it takes one as, see objectNumber
 }

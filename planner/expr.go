@@ -385,7 +385,7 @@ func (fx *effects) function(f *pg.FuncCall) {
 
 const signalsOnly = "is carried out by the router, by itself in the list of a SELECT: SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ..."
 
-// largeObjects is why functions of one's own cannot do what a statement can, see largeObject.
+// largeObjects is why user-defined functions cannot do what a statement can, see largeObject.
 const largeObjects = "is about large objects, which are on the default shard"
 
 // functionReach says which functions go beyond the rows that a statement names, and why.

@@ -26,7 +26,7 @@ func generated(t *shardmap.Table) []*shardmap.Column {
 }
 
 // unseen are the columns whose values have to be in rows that the router does not read: not
-// those of a whole table whose sequence is being handed over, which the default shard still fills.
+// those of an unsharded table whose sequence is being handed over, which the default shard still fills.
 func (ns *namespace) unseen(t *shardmap.Table) []*shardmap.Column {
 	out := generated(t)
 	if t == nil || t.Kind != shardmap.Whole || ns.lonely() {

@@ -146,7 +146,7 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 				own := keyColumnOrUnknown(f.table, c.Name).Type
 				was, is := strings.HasPrefix(own, "reg"), strings.HasPrefix(typ, "reg")
 				if was && !is && !textual(typ) || is && !was && !textual(own) {
-					f.ownFill("the change of column "+quoteIdent(c.Name), "the number of an object")
+					f.ownFill("the change of column "+quoteIdent(c.Name), "the OID of an object")
 				}
 				continue
 			}

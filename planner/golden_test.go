@@ -15,7 +15,7 @@ import (
 
 // testState is the map of the golden files: three shards; orders and items
 // sharded by tenant_id, people by name, visits by (region, visitor); small is a
-// reference table, notes a whole one.
+// reference table, notes an unsharded one.
 func testState(tb testing.TB) shardmap.State {
 	tb.Helper()
 	hash := func(name string, types ...keyspace.Type) shardmap.Keyspace {

@@ -36,7 +36,7 @@ func first(a, b *shardmap.Transit) *shardmap.Transit {
 // Epoch returns the highest epoch of what one execution of the statement may touch,
 // as Held understands it; 0 if that is nothing.
 func (s *Statement) Epoch(snap *shardmap.Snapshot, args *Args) uint64 {
-	epoch := snap.State().DefaultEpoch // whole tables came to the default shard with it
+	epoch := snap.State().DefaultEpoch // unsharded tables came to the default shard with it
 	s.needs(snap, args, &need{
 		key: func(ix *shardmap.Index, k keyspace.Key) {
 			if at, err := ix.Locate(k); err == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Objects besides tables: functions, triggers, extensions, privileges. All shards
-// have the same ones, except what hangs on a whole table.
+// have the same ones, except what hangs on an unsharded table.
 
 // guardTrigger begins the names of the guards' triggers. PostgreSQL fires row
 // triggers by name, and the guard has to see the row as the last one left it.

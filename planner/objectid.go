@@ -13,7 +13,7 @@ import (
 // number is not known to be one, so that a statement on sharded tables must not make one, or use one.
 
 // numberless are types of PostgreSQL's own whose values have no OID inside: the common ones. Any
-// other name may be of a type of one's own.
+// other name may be of a user-defined type.
 var numberless = map[string]bool{
 	"int2": true, "int4": true, "int8": true, "numeric": true, "float4": true, "float8": true, "text": true, "varchar": true, "bpchar": true, "char": true, "name": true,
 	"bool": true, "bytea": true, "uuid": true, "json": true, "jsonb": true, "date": true, "time": true, "timetz": true, "timestamp": true, "timestamptz": true,
@@ -85,7 +85,7 @@ func isPlain(n *pg.Node) bool {
 	return !isObject(n) && !isTableOID(n) && (c == nil || !c.Isnull)
 }
 
-// objectNumber finds where a statement takes the number of an object, or takes a number for one;
+// objectNumber finds where a statement takes the OID of an object, or takes a number for one;
 // "" if it does not.
 func objectNumber(n *pg.Node) (what string) {
 	inspect(n, func(m proto.Message) bool {
@@ -98,7 +98,7 @@ func objectNumber(n *pg.Node) (what string) {
 			case namesObject(v.TypeName) && isNumber(v.Arg):
 				what = "a number as " + to
 			case isObject(v.Arg) && !namesObject(v.TypeName) && !isText(castNames[to]) && to != "name" && to != "bpchar":
-				what = "an object's number"
+				what = "an object's OID"
 			}
 		case *pg.A_Expr:
 			l, r := v.Lexpr, v.Rexpr

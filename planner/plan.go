@@ -259,7 +259,7 @@ type DDL struct {
 	// Refused is why it is refused, wherever it might run; nil if it is not.
 	Refused error
 	// Elsewhere is what shards other than the default shard receive if it is not
-	// Text: DROP INDEX with IF EXISTS, since an index of a whole table is on the
+	// Text: DROP INDEX with IF EXISTS, since an index of an unsharded table is on the
 	// default shard only.
 	Elsewhere string
 	// DropsParts is a DROP ... CASCADE of what parts of tables may depend on: columns, defaults, constraints.

@@ -11,7 +11,7 @@ import (
 )
 
 // A default, and what fills rows that are there, is evaluated by each shard for itself. It must not
-// say anything of the server, the database or the session, nor have the number of an object: both
+// say anything of the server, the database or the session, nor have the OID of an object: both
 // differ between shards.
 
 // ownHint is what to do instead.
@@ -88,7 +88,7 @@ func typeBase(n *pg.TypeName) string {
 // shardOwn is what in an expression for a column of type typ ("" if not known) is another on each shard; "" if
 // nothing. Columns are those of t, which may be nil.
 func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
-	const number = "the number of an object"
+	const number = "the OID of an object"
 	column := func(n *pg.Node) string {
 		if names := fieldNames(n.GetColumnRef()); len(names) > 0 && t != nil {
 			return keyColumnOrUnknown(t, names[len(names)-1]).Type

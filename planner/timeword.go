@@ -134,7 +134,7 @@ func timely(s string, from, to int) bool {
 type reads int
 
 const (
-	readsUnsure reads = iota // perhaps as a time: arrays, ranges, types of one's own
+	readsUnsure reads = iota // perhaps as a time: arrays, ranges, user-defined types
 	readsText                // as anything but a time
 	readsTime
 )
@@ -360,7 +360,7 @@ func (a *analyzer) insertedWords(t *shardmap.Table, cols []string, sel *pg.Selec
 	}
 }
 
-// timedIn is timed for a column that the text is written to. The cast to a type of one's own says what it means.
+// timedIn is timed for a column that the text is written to. The cast to a user-defined type says what it means.
 func (a *analyzer) timedIn(n *pg.Node, c *shardmap.Column) *pg.Node {
 	s := n.GetAConst().GetSval()
 	if c.OID < firstUserOID || s == nil || !HasTimeWord(s.Sval) {

@@ -15,7 +15,7 @@ import (
 // A view of the map is, for a statement that reads it, its query in brackets. The
 // text is expanded, not the tree, so that everything after it (facts, positions,
 // what shards receive) has one text to speak of. PostgreSQL's own rewriter does the
-// same to the tree. A view over whole tables alone stays: the default shard has it.
+// same to the tree. A view over unsharded tables alone stays: the default shard has it.
 
 // viewRef is a place where a statement names a view.
 type viewRef struct {
@@ -393,7 +393,7 @@ func (ch *schemaChange) changeView(v *pg.RangeVar, missingOK bool) {
 }
 
 // materialized reads CREATE MATERIALIZED VIEW: of what is on the default shard, it
-// is there itself, like a whole table that the map does not know.
+// is there itself, like an unsharded table that the map does not know.
 func (ch *schemaChange) materialized(c *pg.CreateTableAsStmt) {
 	ch.created(c.Into.GetRel())
 	q := c.Query.GetSelectStmt()

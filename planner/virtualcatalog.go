@@ -84,7 +84,7 @@ func comparesVirtual(side, value *pg.Node) bool {
 	return found
 }
 
-// namesObjects reports whether a text is the number of an object of the schema, or an array with such a number.
+// namesObjects reports whether a text is the OID of an object of the schema, or an array with such a number.
 func namesObjects(text string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(text, func(r rune) bool { return r < '0' || r > '9' }), func(s string) bool {
 		n, err := strconv.Atoi(s)
@@ -152,7 +152,7 @@ func jsonLiteral(v any) string {
 	return "CAST(" + quoteString(string(b)) + " AS pg_catalog.jsonb)"
 }
 
-// describedCalls has functions of the catalogue that take an object's number say of the schema's objects what there
+// describedCalls has functions of the catalogue that take an object's OID say of the schema's objects what there
 // is to say. The argument stays where it is, since other changes may be in it.
 func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []edit) {
 	inspect(n, func(m proto.Message) bool {

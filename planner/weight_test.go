@@ -11,7 +11,7 @@ import (
 )
 
 // TestDoubling: WITH queries and views that read the one before them twice are refused before anybody writes them out, over
-// whole tables too, and a view of them cannot be made.
+// unsharded tables too, and a view of them cannot be made.
 func TestDoubling(t *testing.T) {
 	state := testState(t)
 	for i := range 40 {

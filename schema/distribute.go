@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Becomes is what a whole table becomes.
+// Becomes is what an unsharded table becomes.
 type Becomes struct {
 	planner.TableName
 	ShardKey  []string
@@ -58,7 +58,7 @@ type taken struct {
 // moved (or are copied by fill, of reference tables). What the default shard does is done last, and
 // the tables are locked for that alone. The rest is as with Exec.
 //
-// Errors: 42P01 and 42809 for what is no whole table of the map; 55000 when a table has rows and the keyspace has
+// Errors: 42P01 and 42809 for what is no unsharded table of the map; 55000 when a table has rows and the keyspace has
 // ranges on other shards, or for a sequence that TakeSequences has not taken; 0A000 for what a table on several
 // shards cannot have; 55P03 when a table was not to be locked in time; those of Exec.
 func (t *Tx) Distribute(ctx context.Context, tables []Becomes, keyspaceName string, fill Fill) (*Distribution, error) {
@@ -479,7 +479,7 @@ func (d *distribution) planTable(ctx context.Context, over *shardmap.Snapshot, d
 	return nil
 }
 
-// referredTo refuses that whole tables refer to one that becomes sharded: they would look for its rows
+// referredTo refuses that unsharded tables refer to one that becomes sharded: they would look for its rows
 // on the default shard alone.
 func (d *distribution) referredTo(ctx context.Context, over *shardmap.Snapshot, p *part) error {
 	tables := over.State().Tables
@@ -497,7 +497,7 @@ func (d *distribution) referredTo(ctx context.Context, over *shardmap.Snapshot, 
 			if at < 0 || d.tables[at].Kind == shardmap.Reference {
 				continue
 			}
-			e := sqlstate.Refusal("CLV-0973", "foreign key %s of the whole table %s refers to %s", ident(fk.Name), other.QualifiedName(), d.tables[at].QualifiedName()).
+			e := sqlstate.Refusal("CLV-0973", "foreign key %s of the unsharded table %s refers to %s", ident(fk.Name), other.QualifiedName(), d.tables[at].QualifiedName()).
 				WithHint("shard both at once: cleave.distribute(..., related => true); or drop the foreign key first, and create it again when both tables are sharded")
 			e.Constraint = fk.Name
 			return e
@@ -602,7 +602,7 @@ func (t *Tx) related(ctx context.Context, first Becomes) ([]Becomes, error) {
 					add(name, key)
 				case name == b.TableName && ref != b.TableName && descs[ref] != nil:
 					if key = through(b.ShardKey, fk.Columns, fk.RefColumns); key == nil {
-						return nil, sqlstate.Refusal("CLV-0975", "foreign key %s of %s refers to the whole table %s, without the shard key", ident(fk.Name), qualified(name.Schema, name.Name), qualified(ref.Schema, ref.Name)).
+						return nil, sqlstate.Refusal("CLV-0975", "foreign key %s of %s refers to the unsharded table %s, without the shard key", ident(fk.Name), qualified(name.Schema, name.Name), qualified(ref.Schema, ref.Name)).
 							WithHint("make that a reference table first: SELECT cleave.distribute('%s', reference => true)", ref.Name)
 					}
 					add(ref, key)

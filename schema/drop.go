@@ -104,7 +104,7 @@ func (p *part) loose(ctx context.Context, over *shardmap.Snapshot, name *planner
 	return false, nil, nil
 }
 
-// dropsChildren adds to an edit the whole tables that CASCADE dropped with those that the statement names: what inherits from them.
+// dropsChildren adds to an edit the unsharded tables that CASCADE dropped with those that the statement names: what inherits from them.
 func (e *edit) dropsChildren(ctx context.Context, over *shardmap.Snapshot, p *part) error {
 	var names []string
 	tables := over.State().Tables

@@ -16,7 +16,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// The sequences of a whole table are the default shard's own; those of a table on several
+// The sequences of an unsharded table are the default shard's own; those of a table on several
 // shards are the cluster's. They are handed over in two changes, so that no statement fails
 // in between: first the cluster's sequence begins, far enough above the shard's, which is bounded
 // below it, so that a router with an older map goes on with the shard's values; when every
@@ -45,7 +45,7 @@ func (c *definedColumn) identity() string {
 	return ""
 }
 
-// TakeSequences makes the sequences that columns of whole tables take their values from
+// TakeSequences makes the sequences that columns of unsharded tables take their values from
 // the cluster's, and returns how many it made. The tables stay as they are but for that, and every member has to
 // have the map before Distribute goes on. The rest is as with Exec.
 //

@@ -496,7 +496,7 @@ func clip(s string) string {
 }
 
 // GuardOf returns the guard that a table must carry on a shard; ok is false for
-// whole tables, which carry none.
+// unsharded tables, which carry none.
 func GuardOf(snap *shardmap.Snapshot, t *shardmap.Table, shard string) (g engine.Guard, ok bool) {
 	switch t.Kind {
 	case shardmap.Sharded:

@@ -90,7 +90,7 @@ func (r reached) String() string {
 	return r.what + " of " + r.table + " " + r.why
 }
 
-// reaches lists the objects of whole tables of a PostgreSQL default shard, and the materialized views, that may reach the
+// reaches lists the objects of unsharded tables of a PostgreSQL default shard, and the materialized views, that may reach the
 // sharded tables among tables, or write the reference tables. Functions that the map knows to read no table do not count.
 func reaches(ctx context.Context, conn engine.Conn, snap *shardmap.Snapshot, tables []*shardmap.Table) ([]reached, error) {
 	var all struct {

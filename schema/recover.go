@@ -31,7 +31,7 @@ type RecoverOptions struct {
 	// right. Without it they are left, with a finding.
 	SetBack bool
 	// Adopt takes tables of the default shard that the map does not know into it,
-	// as whole tables.
+	// as unsharded tables.
 	Adopt bool
 
 	// leave leaves the guards of sharded tables that differ from the map: another shard has one of another map.
@@ -746,12 +746,12 @@ func (o RecoverOptions) strangers(ctx context.Context, lists map[string][]string
 			f := Finding{Level: levelWarning, Shard: s.Name, Table: name, What: "table " + name + " on " + s.Name + " is not in the map",
 				Next: "drop it there if nobody needs it"}
 			if def {
-				f.Next = repairCommand + " takes it in as a whole table"
+				f.Next = repairCommand + " takes it in as an unsharded table"
 				if o.Adopt && !o.DryRun {
 					if err := o.adopt(ctx, s.Name, schemaName, table); err != nil {
 						f = trouble(s.Name, err, f.What)
 					} else {
-						f.Done, f.Next = "taken in as a whole table", ""
+						f.Done, f.Next = "taken in as an unsharded table", ""
 					}
 				}
 			}

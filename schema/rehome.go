@@ -18,7 +18,7 @@ import (
 
 // The Ops of a change of the default shard.
 const (
-	// OpDefault is the change itself: the new default shard's whole tables take no writes yet.
+	// OpDefault is the change itself: the new default shard's unsharded tables take no writes yet.
 	OpDefault = "default_shard"
 	// OpDefaultOpen says that they do.
 	OpDefaultOpen = "default_shard_open"
@@ -28,8 +28,8 @@ const (
 // other, it need not compare. Both conversations are in a transaction.
 type CopyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahead bool) error
 
-// Rehome makes another shard the default shard, with the rows of all whole tables, while statements go on. Those that
-// write to whole tables wait until it is done. Run again after a failure, it goes on where it stopped, or from the beginning.
+// Rehome makes another shard the default shard, with the rows of all unsharded tables, while statements go on. Those that
+// write to unsharded tables wait until it is done. Run again after a failure, it goes on where it stopped, or from the beginning.
 //
 //	copied ahead ──▶ closed on the old ──copied──▶ closed on both ──map──▶ every member knows ──▶ open on the new
 //	                       │ crash                       │ crash                   │ crash
@@ -41,7 +41,7 @@ type CopyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table,
 //
 // Before any is closed all tables and views are made on the new shard in a transaction that is rolled back.
 //
-// Errors: 42704 for an unknown shard; 0A000 for whole tables and views that cannot be made there, with nothing changed; 55P03 when
+// Errors: 42704 for an unknown shard; 0A000 for unsharded tables and views that cannot be made there, with nothing changed; 55P03 when
 // a table was not to be locked in time; 40001 when another change came in between; those of copyRows and await.
 func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await func(ctx context.Context, version uint64) error) error {
 	o = o.withDefaults()
@@ -81,7 +81,7 @@ func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await 
 			if now, load := o.Directory.Load(end); load == nil && now.State().DefaultShard != to {
 				if open := openWhole(end, o); open != nil {
 					own := *sqlstate.As(err)
-					own.Hint = "the whole tables take no writes until: cleave doctor --repair"
+					own.Hint = "the unsharded tables take no writes until: cleave doctor --repair"
 					return &own
 				}
 			}
@@ -106,7 +106,7 @@ func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await 
 	// Statements that were refused wait for a newer map than the one by which they were.
 	if err := updateMap(ctx, o.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
 		next := cur.State().Clone()
-		return shardmap.Change{By: o.Actor, Why: "whole tables take writes on " + to, Op: OpDefaultOpen}, &next, nil
+		return shardmap.Change{By: o.Actor, Why: "unsharded tables take writes on " + to, Op: OpDefaultOpen}, &next, nil
 	}); err != nil || was.Name == to {
 		return err
 	}
@@ -125,8 +125,8 @@ func (o Options) stop(step string) error {
 	return nil
 }
 
-// wholeTables are the names of the whole tables of a map.
-func wholeTables(snap *shardmap.Snapshot) []planner.TableName {
+// unshardedTables are the names of the unsharded tables of a map.
+func unshardedTables(snap *shardmap.Snapshot) []planner.TableName {
 	var out []planner.TableName
 	for _, t := range snap.State().Tables {
 		if t.Kind == shardmap.Whole {
@@ -216,7 +216,7 @@ func (o Options) bothOnce(ctx context.Context, to string, first bool, f func(t *
 	return f(t, t.part(t.base.State().DefaultShard))
 }
 
-// closing locks the whole tables and sets or drops the guard that refuses every write.
+// closing locks the unsharded tables and sets or drops the guard that refuses every write.
 func (p *part) closing(ctx context.Context, names []planner.TableName, closed bool) error {
 	if len(names) == 0 {
 		return nil
@@ -246,40 +246,40 @@ func (p *part) closing(ctx context.Context, names []planner.TableName, closed bo
 	return nil
 }
 
-// closeWhole closes the whole tables of the default shard to writers.
+// closeWhole closes the unsharded tables of the default shard to writers.
 func closeWhole(ctx context.Context, o Options) error {
 	t, p, err := locked(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer t.Rollback(ctx)
-	if err := p.closing(ctx, wholeTables(t.base), true); err != nil {
+	if err := p.closing(ctx, unshardedTables(t.base), true); err != nil {
 		return err
 	}
 	return t.Commit(ctx)
 }
 
-// openWhole opens the whole tables of the default shard, whichever that is.
+// openWhole opens the unsharded tables of the default shard, whichever that is.
 func openWhole(ctx context.Context, o Options) error {
 	t, p, err := locked(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer t.Rollback(ctx)
-	if err := p.closing(ctx, wholeTables(t.base), false); err != nil {
+	if err := p.closing(ctx, unshardedTables(t.base), false); err != nil {
 		return err
 	}
 	return t.Commit(ctx)
 }
 
-// Rehearse makes the whole tables and views on another shard, as Rehome does, in a transaction that is rolled back.
+// Rehearse makes the unsharded tables and views on another shard, as Rehome does, in a transaction that is rolled back.
 // Its errors are those of Rehome; nothing is changed by it.
 func Rehearse(ctx context.Context, o Options, to string) error {
 	return o.withDefaults().both(ctx, to, func(t *Tx, from *part) error {
 		if err := from.withoutLargeObjects(ctx); err != nil {
 			return err
 		}
-		d, statements, err := from.carried(ctx, t.base, t.opts.Directory, wholeTables(t.base))
+		d, statements, err := from.carried(ctx, t.base, t.opts.Directory, unshardedTables(t.base))
 		if err != nil {
 			return err
 		}
@@ -297,7 +297,7 @@ func Rehearse(ctx context.Context, o Options, to string) error {
 	})
 }
 
-// copyAhead makes the whole tables on the new shard, closed, with their rows of now, while everybody goes on writing to them
+// copyAhead makes the unsharded tables on the new shard, closed, with their rows of now, while everybody goes on writing to them
 // here, and returns how they were made. Of a file it does nothing: nobody could write to that meanwhile.
 func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to string, copyRows CopyRows) (made []Statement, err error) {
 	if sh, ok := snap.Shard(to); !ok || !sh.Can().Locks {
@@ -312,7 +312,7 @@ func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to strin
 	if err != nil {
 		return nil, err
 	}
-	d, made, err := from.carried(ctx, t.base, t.opts.Directory, wholeTables(snap))
+	d, made, err := from.carried(ctx, t.base, t.opts.Directory, unshardedTables(snap))
 	if err != nil || len(made) == 0 {
 		return nil, err
 	}
@@ -326,7 +326,7 @@ func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to strin
 	if err := d.fillCarried(ctx, from, p, made, copyRows, true); err != nil {
 		return nil, err
 	}
-	if err := p.closing(ctx, wholeTables(snap), true); err != nil {
+	if err := p.closing(ctx, unshardedTables(snap), true); err != nil {
 		return nil, err
 	}
 	if _, err := p.run(ctx, "COMMIT"); err != nil {
@@ -336,7 +336,7 @@ func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to strin
 	return made, o.stop("ahead")
 }
 
-// carried reads how the whole tables are made.
+// carried reads how the unsharded tables are made.
 func (from *part) carried(ctx context.Context, base *shardmap.Snapshot, dir shardmap.Directory, names []planner.TableName) (*distribution, []Statement, error) {
 	d := &distribution{}
 	for _, n := range names {
@@ -415,21 +415,21 @@ func (d *distribution) stands(ctx context.Context, p *part, statements, made []S
 	return true
 }
 
-// carry copies the whole tables, or what has changed since they were copied ahead, and changes the map, while schema changes
+// carry copies the unsharded tables, or what has changed since they were copied ahead, and changes the map, while schema changes
 // are kept out.
 func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []Statement) error {
 	return o.both(ctx, to, func(t *Tx, from *part) error { return t.carry(ctx, from, to, copyRows, made) })
 }
 
 func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows, made []Statement) error {
-	names := wholeTables(t.base)
+	names := unshardedTables(t.base)
 	d, statements, err := from.carried(ctx, t.base, t.opts.Directory, names)
 	if err != nil {
 		return err
 	}
 	for _, desc := range d.descs {
 		if desc.Guard == nil || desc.Guard.Keyspace != "" {
-			return again("the whole tables were opened by another session meanwhile")
+			return again("the unsharded tables were opened by another session meanwhile")
 		}
 	}
 	p, err := t.open(ctx, to)
@@ -522,7 +522,7 @@ func leftLargeObjects(ctx context.Context, o Options, was *shardmap.Shard, now s
 		WithHint("they are whole there: read them from that database and remove them")
 }
 
-// planCarry reads how a whole table is made.
+// planCarry reads how an unsharded table is made.
 func (d *distribution) planCarry(ctx context.Context, base *shardmap.Snapshot, dir shardmap.Directory, p *part, n planner.TableName, desc *engine.Table) error {
 	known, _ := base.Table(n.Schema, n.Name)
 	if p.can.Catalogue {

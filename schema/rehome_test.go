@@ -14,7 +14,7 @@ import (
 )
 
 // TestRehomeCrash stops the change of the default shard at each step in turn, recovers, and asks that one shard
-// takes writes of the whole tables, with all rows; run again, it is done. There and back, so that each shard is both.
+// takes writes of the unsharded tables, with all rows; run again, it is done. There and back, so that each shard is both.
 func TestRehomeCrash(t *testing.T) {
 	testrun.Long(t, "a change of the default shard is stopped at each of its many steps; TestRehomeLargeObjects makes one")
 	c := newCluster(t, pgtest.Server(t), 2)

@@ -57,7 +57,7 @@ func TestDDLMatrix(t *testing.T) {
 	c.must(reference("country", "code text PRIMARY KEY"))
 	c.must(create("plain", "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int"))
 	if c.has("shard-1", "plain") {
-		t.Fatal("a whole table is on shard-1")
+		t.Fatal("an unsharded table is on shard-1")
 	}
 	c.agree()
 	refused := []struct {
@@ -80,10 +80,10 @@ func TestDDLMatrix(t *testing.T) {
 		{"key twice", create("x", "a bigint", "a", "a"), "42701", "twice"},
 		{"partitioned", &planner.Statement{Tag: "CREATE TABLE", Text: "CREATE TABLE x (a bigint) PARTITION BY RANGE (a)",
 			DDL: &planner.DDL{AllShards: true, Create: &planner.CreateTable{TableName: public("x"), Kind: shardmap.Sharded, ShardKey: []string{"a"}}}}, "0A000", "partitioned"},
-		{"foreign key to a whole table", create("x", "a bigint, p bigint REFERENCES plain", "a"), "0A000", "whole"},
+		{"foreign key to an unsharded table", create("x", "a bigint, p bigint REFERENCES plain", "a"), "0A000", "unsharded"},
 		{"foreign key not on the shard key", create("x", "a bigint, c bigint REFERENCES customers", "a"), "0A000", "column by column"},
 		{"foreign key in another keyspace", create("x", "a int, c bigint, FOREIGN KEY (c) REFERENCES customers", "a"), "0A000", "another keyspace"},
-		{"whole table that refers to a sharded one", create("x", "c bigint REFERENCES customers"), "0A000", "no shard has the rows of both"},
+		{"unsharded table that refers to a sharded one", create("x", "c bigint REFERENCES customers"), "0A000", "no shard has the rows of both"},
 		{"exists", create("orders", orders, "tenant_id"), "42P07", "already exists"},
 		{"syntax", create("x", "a bigint,", "a"), "42601", "syntax"},
 		{"drop the key column", alter(true, "orders", "DROP COLUMN tenant_id"), "0A000", "cannot be dropped"},

@@ -71,7 +71,7 @@ func alike(a, b Shard) bool {
 }
 
 // onDefault reports whether the default shard has all rows of a table, and nobody else has one. Statements that do not
-// know the table, or take it for a whole one, look for it there.
+// know the table, or take it for an unsharded one, look for it there.
 func (s *Snapshot) onDefault(t *Table) bool {
 	switch t.Kind {
 	case Whole:

@@ -71,7 +71,7 @@ func (s *Snapshot) Refusal(shard string, write bool) error {
 	if sh.ServiceSince > 0 {
 		since = time.Unix(sh.ServiceSince, 0).UTC().Format(" since 2006-01-02 15:04:05 UTC,")
 	}
-	return e.OnShard(shard).WithDetail("Shard %s is %s%s from version %d of the map on. Whole tables are on the default shard; reference tables are written on every shard.",
+	return e.OnShard(shard).WithDetail("Shard %s is %s%s from version %d of the map on. Unsharded tables are on the default shard; reference tables are written on every shard.",
 		shard, sh.Service, since, sh.ServiceEpoch).
 		WithHint("nothing was done; what does not need the shard goes on; when the work on it is over: cleave shard set %s --state normal", shard)
 }

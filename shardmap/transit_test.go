@@ -508,11 +508,11 @@ func TestConcernedBySchema(t *testing.T) {
 	}{
 		{"a sharded table is new", nil, &sharded, true},
 		{"a reference table is new", nil, &reference, true},
-		{"a whole table is new: it is where strangers are looked for", nil, &whole, false},
+		{"an unsharded table is new: it is where strangers are looked for", nil, &whole, false},
 		{"a sharded table goes: it is not found", &sharded, nil, false},
 		{"it has another column", &sharded, &more, false},
 		{"its key has another name", &sharded, &renamed, true},
-		{"a whole table becomes sharded", &whole, &sharded, true},
+		{"an unsharded table becomes sharded", &whole, &sharded, true},
 		{"a sharded table becomes whole", &sharded, &whole, true},
 		{"nothing", &sharded, &sharded, false},
 	} {

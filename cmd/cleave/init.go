@@ -23,7 +23,7 @@ database, the first of them the default shard. Each database is checked (Postgre
 or later; privileges; settings) and marked as a shard of this cluster. Nothing is
 started: run cleave router, on as many machines as wanted.
 
-Tables that the default shard has already become whole tables of the cluster. A URL on
+Tables that the default shard has already become unsharded tables of the cluster. A URL on
 the command line can be seen by other users of this machine: put a password into
 a .pgpass file instead.`,
 		Example: `  cleave init --directory file:/srv/map.db a=postgres://cleave@db1/app b=postgres://cleave@db2/app

@@ -11,7 +11,7 @@ import (
 
 func tableCommand(a *app) *cobra.Command {
 	return a.group("table", "List tables, distribute a table",
-		`Tables are made with SQL through the router. A table is whole (all rows on the
+		`Tables are made with SQL through the router. A table is unsharded (all rows on the
 default shard), sharded (rows on the owner of their shard key) or a reference
 table (all rows on every shard).`,
 		`  cleave table list`,
@@ -45,7 +45,7 @@ func tableDistributeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "distribute TABLE",
 		Short: "Shard an existing table",
-		Long: `Makes a sharded table of a whole one: creates it on all shards, sets the guards
+		Long: `Makes a sharded table of an unsharded one: creates it on all shards, sets the guards
 and enters it in the map. The same as SELECT cleave.distribute(...).
 
 A table with rows keeps them where they are, on the default shard, which has to

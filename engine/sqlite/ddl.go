@@ -94,7 +94,7 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 			return c.exec("ANALYZE")
 		})
 	case *pg.Node_CreateEnumStmt, *pg.Node_CompositeTypeStmt, *pg.Node_CreateDomainStmt, *pg.Node_DefineStmt:
-		return nil, sqlstate.Refusal("CLV-2020", "a SQLite shard has no types of one's own").
+		return nil, sqlstate.Refusal("CLV-2020", "a SQLite shard has no user-defined types").
 			WithHint("Use text with a CHECK constraint, or a PostgreSQL shard.")
 	case *pg.Node_CreateSeqStmt, *pg.Node_AlterSeqStmt:
 		return nil, sqlstate.Refusal("CLV-2021", "a SQLite shard has no sequences: a rolled back transaction would give a number out twice").

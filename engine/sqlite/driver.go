@@ -654,7 +654,7 @@ func (c *Conn) loadCatalog(gen int64) error {
 	return nil
 }
 
-// newOID takes the next object number.
+// newOID takes the next OID.
 func (c *Conn) newOID() (uint32, error) {
 	n, err := c.queryInt("UPDATE cleave_meta SET value = value + 1 WHERE key = 'next_oid' RETURNING value - 1")
 	return uint32(n), err

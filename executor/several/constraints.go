@@ -11,7 +11,7 @@ import (
 )
 
 // SET CONSTRAINTS holds for all parts of the transaction, those to come as well. A
-// constraint of a sharded or a reference table is on every shard, one of a whole table on
+// constraint of a sharded or a reference table is on every shard, one of an unsharded table on
 // the default shard only: so that one says whether names are right, and each other
 // shard gets those that it has.
 

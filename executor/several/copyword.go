@@ -17,7 +17,7 @@ type copyWords struct {
 	columns []*shardmap.Column
 	now     string            // the transaction's time, "" while nothing else depends on it
 	known   map[string][]byte // by type and word
-	plain   map[string]bool   // types of one's own that read no times
+	plain   map[string]bool   // user-defined types that read no times
 	hot     bool              // the data at hand may have a word
 	// oddMarks: letters of the words are quotes or escapes of the data.
 	oddMarks bool

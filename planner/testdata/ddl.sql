@@ -444,16 +444,16 @@ CREATE TABLE t (a bigint, b text DEFAULT 'db ' || current_catalog) WITH (cleave.
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint, b text DEFAULT 'db ' || CAST('cleave' AS pg_catalog.name))
 CREATE TABLE t (a bigint, b oid DEFAULT 'pg_class'::regclass) WITH (cleave.shard_key = 'a');
---> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+--> refused 0A000: an expression that gives a column its values says the OID of an object, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE TABLE t (a bigint, b bigint DEFAULT 'orders'::regclass::oid::bigint) WITH (cleave.reference = true);
---> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+--> refused 0A000: an expression that gives a column its values says the OID of an object, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE TABLE t (a bigint, b bigint GENERATED ALWAYS AS (a + 'orders'::regclass::oid::bigint) STORED) WITH (cleave.shard_key = 'a');
---> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+--> refused 0A000: an expression that gives a column its values says the OID of an object, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE TABLE t (a bigint, b oid DEFAULT to_regclass('orders')) WITH (cleave.shard_key = 'a');
---> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+--> refused 0A000: an expression that gives a column its values says the OID of an object, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE TABLE t (a bigint, b text DEFAULT version(), c inet DEFAULT inet_server_addr()) WITH (cleave.shard_key = 'a');
 --> refused 0A000: an expression that gives a column its values says version(), which is another on each shard
@@ -468,7 +468,7 @@ CREATE TABLE t (a bigint, b text DEFAULT 'orders'::regclass, c regclass DEFAULT 
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b text DEFAULT 'orders'::regclass, c regclass DEFAULT 'orders'::regclass, d text DEFAULT 'x' || 'orders'::regclass::text, e tsvector DEFAULT to_tsvector('english'::regconfig, 'x'))
 CREATE TABLE t (a bigint, b regclass DEFAULT 16400::regclass) WITH (cleave.shard_key = 'a');
---> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+--> refused 0A000: an expression that gives a column its values says the OID of an object, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE DOMAIN d AS text DEFAULT current_database();
 --> schema change create domain, all shards [CREATE DOMAIN]
@@ -484,7 +484,7 @@ ALTER TABLE orders ALTER COLUMN note SET DEFAULT current_database();
 ALTER TABLE orders ALTER COLUMN note SET DEFAULT 'orders'::regclass;
 --> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
 ALTER TABLE orders ADD COLUMN j oid DEFAULT 'orders'::regclass;
---> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+--> refused 0A000: an expression that gives a column its values says the OID of an object, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE DOMAIN d AS date DEFAULT 'tomorrow';
 --> schema change create domain, all shards [CREATE DOMAIN]

@@ -90,7 +90,7 @@ VALUES (1), (2);
 SELECT * FROM generate_series(1, 3);
 --> any shard [SELECT, read only, rows]
 SELECT 'orders'::regclass::oid, count(*) FROM orders;
---> refused 0A000: an object's number in a statement on the table orders: the numbers of tables and types differ between shards
+--> refused 0A000: an object's OID in a statement on the table orders: the OIDs of tables and types differ between shards
 -->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
 SELECT pg_advisory_lock(1), count(*) FROM orders;
 --> refused 0A000: pg_advisory_lock() in a statement on the table orders would run on its shards: all advisory locks and notifications are the default shard's

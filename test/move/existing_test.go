@@ -257,7 +257,7 @@ func TestExistingDatabase(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	ops := c.rooms.Ops
 	if _, err := ops.Distribute(ctx, admin.DistributeRequest{Table: "customer", ShardKey: []string{"id"}, Related: true}); err == nil {
-		t.Error("a foreign key to a whole table was let through")
+		t.Error("a foreign key to an unsharded table was let through")
 	}
 	steps := manual(t, "the router")
 	for _, sql := range steps[:3] {

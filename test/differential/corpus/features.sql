@@ -1,4 +1,4 @@
--- What somebody who knows PostgreSQL well tries first, over several shards: types of one's own, jsonb, text search, arrays, ranges, frames, upserts.
+-- What somebody who knows PostgreSQL well tries first, over several shards: user-defined types, jsonb, text search, arrays, ranges, frames, upserts.
 -- engines: postgres
 
 CREATE TYPE level AS ENUM ('low', 'mid', 'high');

@@ -407,7 +407,7 @@ ALTER TABLE aged ALTER COLUMN v TYPE text USING 'v' || k;
 ALTER TABLE aged ALTER COLUMN v DROP DEFAULT;
 DROP FUNCTION clock_of_mine();
 
--- functions of one's own: defaults of parameters, words in PL/pgSQL, the session, names of PostgreSQL's own
+-- user-defined functions: defaults of parameters, words in PL/pgSQL, the session, names of PostgreSQL's own
 CREATE FUNCTION late(n int DEFAULT 0, t timestamptz DEFAULT now()) RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT t';
 CREATE FUNCTION base(t text DEFAULT inet_server_port()::text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT t';
 CREATE FUNCTION worded() RETURNS timestamptz STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN 'now'; END $$;

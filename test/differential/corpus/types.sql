@@ -1,4 +1,4 @@
--- Types of one's own: their values, the types of columns and parameters, on every shard.
+-- User-defined types: their values, the types of columns and parameters, on every shard.
 -- engines: postgres
 
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
