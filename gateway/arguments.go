@@ -429,7 +429,7 @@ func (x *prepared) typed(s *statement) error {
 }
 
 // mayNumber reports whether a value of x.args, in binary and of a type that nobody has told, could
-// have OIDs of one's own inside.
+// have OIDs of user-defined types inside.
 func (x *prepared) mayNumber(s *statement) bool {
 	for i, v := range x.args.Values {
 		if (i < len(s.oids) && s.oids[i] != 0) || wire.FormatAt(x.args.Formats, i) != 1 || !numberedSize(v) {
@@ -442,7 +442,7 @@ func (x *prepared) mayNumber(s *statement) bool {
 	return false
 }
 
-// numberedSize reports whether a value could be an OID of one's own, or have one inside: a
+// numberedSize reports whether a value could be the OID of a user-defined type, or have one inside: a
 // range takes 9 bytes at least, what else there is takes more.
 func numberedSize(v []byte) bool {
 	return len(v) == 4 && binary.BigEndian.Uint32(v) >= executor.FirstUserOID || len(v) >= 9

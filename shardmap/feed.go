@@ -2,6 +2,7 @@ package shardmap
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -100,4 +101,59 @@ func (f *Feed) Close() {
 		w.stop()
 		f.end(w)
 	}
+}
+
+// FollowedFeed is a Feed of a directory that others change too: while somebody watches, a goroutine of the directory
+// publishes what they change. The zero value is ready.
+type FollowedFeed struct {
+	Feed
+
+	mu        sync.Mutex
+	following bool
+	stopped   bool
+	running   sync.WaitGroup
+}
+
+// WatchAndFollow is Watch from what load finds, since the Feed may be behind while nobody watched. It starts follow
+// unless that runs; follow returns when Idle says so, or its directory closes.
+func (f *FollowedFeed) WatchAndFollow(ctx context.Context, load func(context.Context) (*Snapshot, error), follow func()) (<-chan *Snapshot, error) {
+	snap, err := load(ctx)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	if snap != nil {
+		f.Publish(snap)
+	}
+	ch, err := f.Watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.following && !f.stopped {
+		f.following = true
+		f.running.Go(follow)
+	}
+	return ch, nil
+}
+
+// Idle reports whether nobody watches, so that following ends. A watcher that comes at the same time either is seen
+// here or finds it ended and starts it again: so the goroutine must not use what it follows with after it.
+func (f *FollowedFeed) Idle() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.Watching() {
+		return false
+	}
+	f.following = false
+	return true
+}
+
+// Stop ends all watches and waits for the goroutine, which the directory has told to end.
+func (f *FollowedFeed) Stop() {
+	f.mu.Lock()
+	f.stopped = true
+	f.mu.Unlock()
+	f.Close()
+	f.running.Wait()
 }

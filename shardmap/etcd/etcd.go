@@ -101,16 +101,14 @@ type directory struct {
 
 	// newest is the highest version that this handle has decoded.
 	newest atomic.Pointer[shardmap.Snapshot]
-	feed   shardmap.Feed
+	feed   shardmap.FollowedFeed
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	mu        sync.Mutex
-	tokens    map[uint64]string // elections of tokens
-	following bool
-	closed    bool
-	follows   sync.WaitGroup
+	mu     sync.Mutex
+	tokens map[uint64]string // elections of tokens
+	closed bool
 }
 
 func (d *directory) Close() error {
@@ -122,8 +120,7 @@ func (d *directory) Close() error {
 	d.closed = true
 	d.mu.Unlock()
 	d.end()
-	d.feed.Close()
-	d.follows.Wait()
+	d.feed.Stop()
 	if err := d.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

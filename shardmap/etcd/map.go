@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -323,24 +322,5 @@ func (d *directory) Find(ctx context.Context, id string) (shardmap.Entry, error)
 }
 
 func (d *directory) Watch(ctx context.Context) (<-chan *shardmap.Snapshot, error) {
-	// The feed may be behind while nobody watched.
-	snap, err := d.Load(ctx)
-	if err != nil && !errors.Is(err, shardmap.ErrNotFound) {
-		return nil, err
-	}
-	if snap != nil {
-		d.feed.Publish(snap)
-	}
-	ch, err := d.feed.Watch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.following && !d.closed {
-		d.following = true
-		d.follows.Add(1)
-		go d.follow()
-	}
-	return ch, nil
+	return d.feed.WatchAndFollow(ctx, d.Load, d.follow)
 }

@@ -16,12 +16,11 @@ const watchPause = 100 * time.Millisecond
 // stream of its own: one that hangs on a server that was stopped would be given
 // to its successor otherwise.
 func (d *directory) follow() {
-	defer d.follows.Done()
 	for {
 		w := clientv3.NewWatcher(d.client)
 		d.stream(w)
 		_ = w.Close() // says that it was cancelled
-		if d.life.Err() != nil || d.stopFollowing() {
+		if d.life.Err() != nil || d.feed.Idle() {
 			return
 		}
 		select {
@@ -30,18 +29,6 @@ func (d *directory) follow() {
 		case <-time.After(watchPause):
 		}
 	}
-}
-
-// stopFollowing ends it if nobody watches. A watcher that comes at the same time
-// either is seen here or finds it ended and starts it again.
-func (d *directory) stopFollowing() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.feed.Watching() {
-		return false
-	}
-	d.following = false
-	return true
 }
 
 // stream watches until the stream fails, is behind what a request says, or

@@ -93,15 +93,13 @@ type directory struct {
 
 	// newest is the highest version that this handle has decoded.
 	newest atomic.Pointer[shardmap.Snapshot]
-	feed   shardmap.Feed
+	feed   shardmap.FollowedFeed
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	mu      sync.Mutex
-	polling bool
-	closed  bool
-	polls   sync.WaitGroup
+	mu     sync.Mutex
+	closed bool
 }
 
 // with runs fn with the connection that waits in conns, interrupted when ctx
@@ -401,31 +399,11 @@ func (d *directory) Find(ctx context.Context, id string) (shardmap.Entry, error)
 }
 
 func (d *directory) Watch(ctx context.Context) (<-chan *shardmap.Snapshot, error) {
-	// The feed may be behind while nobody watched.
-	snap, err := d.Load(ctx)
-	if err != nil && !errors.Is(err, shardmap.ErrNotFound) {
-		return nil, err
-	}
-	if snap != nil {
-		d.feed.Publish(snap)
-	}
-	ch, err := d.feed.Watch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.polling && !d.closed {
-		d.polling = true
-		d.polls.Add(1)
-		go d.poll()
-	}
-	return ch, nil
+	return d.feed.WatchAndFollow(ctx, d.Load, d.poll)
 }
 
 // poll publishes what other handles change, while somebody watches.
 func (d *directory) poll() {
-	defer d.polls.Done()
 	pause := d.opts.Poll
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -447,23 +425,10 @@ func (d *directory) poll() {
 			return
 		case <-timer.C:
 		}
-		if d.stopPolling() {
+		if d.feed.Idle() {
 			return
 		}
 	}
-}
-
-// stopPolling ends polling if nobody watches. A watcher that comes at the same
-// time either is seen here or finds polling ended and starts it again: so the
-// goroutine must not touch the connection any more after it.
-func (d *directory) stopPolling() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.feed.Watching() {
-		return false
-	}
-	d.polling = false
-	return true
 }
 
 // look publishes the newest snapshot if the file has changed since the
@@ -498,8 +463,7 @@ func (d *directory) Close() error {
 	d.closed = true
 	d.mu.Unlock()
 	d.end()
-	d.feed.Close()
-	d.polls.Wait()
+	d.feed.Stop()
 	// Calls under way are interrupted, and give their connections back.
 	reader, writer, leases := <-d.reader, <-d.writer, <-d.leases
 	return errors.Join(d.poller.Close(), reader.Close(), writer.Close(), leases.Close())

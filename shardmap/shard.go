@@ -1,7 +1,11 @@
 package shardmap
 
 import (
+	"encoding/binary"
+	"hash/fnv"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -41,3 +45,35 @@ func checkReplicas(sh *Shard) *sqlstate.Error {
 
 // maxSystemBytes bounds a system identifier: a decimal 64-bit number.
 const maxSystemBytes = 20
+
+// Each runs f for every shard, at most atOnce at a time, and waits for all.
+func Each(shards []Shard, atOnce int, f func(i int, s *Shard)) {
+	slots := make(chan struct{}, atOnce)
+	var wait sync.WaitGroup
+	for i := range shards {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			f(i, &shards[i])
+		})
+	}
+	wait.Wait()
+}
+
+// CopiesEpoch is the epoch of the guards of reference tables: a number that
+// stands for the set of shards that have their rows. A session that changes such a
+// table has to name it (the setting cleave.guard_epoch), so that a router with an
+// older map cannot leave out a shard. It is never 0.
+func (s *Snapshot) CopiesEpoch() uint64 {
+	shards := slices.Clone(s.Shards())
+	slices.SortFunc(shards, func(a, b Shard) int { return strings.Compare(a.Name, b.Name) })
+	h := fnv.New64a()
+	for _, sh := range shards {
+		_, _ = h.Write([]byte(sh.Name)) // a hash takes everything
+		_, _ = h.Write([]byte{0})
+		if sh.Incarnation != 0 {
+			_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, sh.Incarnation))
+		}
+	}
+	return h.Sum64()>>1 | 1 // it fits a signed number too
+}
