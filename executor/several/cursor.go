@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/several/tuplestore"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -25,7 +26,7 @@ type cursor struct {
 	ended bool
 	// pos is the row that it is on, from 1; 0 is before the first, read+1 after the last one.
 	pos  int64
-	kept *kept // nil: no row is
+	kept *tuplestore.Store // nil: no row is
 	// styles are the settings with which its rows were written, see Conn.styles.
 	styles [6]string
 	// busy: a FETCH is under way.
@@ -39,7 +40,7 @@ func (k *cursor) end() {
 		k.job.stop()
 	}
 	k.ended = true
-	k.kept.close()
+	k.kept.Close()
 	k.kept = nil
 }
 
@@ -85,10 +86,10 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	k.binary, k.noScroll, k.hold = d.Binary, d.NoScroll, d.Hold
 	switch {
 	case d.Scroll, d.Hold && !d.NoScroll:
-		k.kept = &kept{first: 1}
-		k.kept.spill(c.shared.defaults.FileAllowance(c.host.Settings()))
+		k.kept = tuplestore.New(1)
+		k.kept.Spill(c.shared.defaults.FileAllowance(c.host.Settings()))
 	case d.Backward && !d.NoScroll:
-		k.kept = &kept{first: 1}
+		k.kept = tuplestore.New(1)
 	}
 	if k.e.results = k.formats(); !d.Binary {
 		k.e.results = c.guess(desc.fields)

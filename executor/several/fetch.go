@@ -88,7 +88,7 @@ func (k *cursor) pull(buf []byte, want int64) ([]byte, int64, error) {
 		if k.kept == nil {
 			continue
 		}
-		room, err := k.kept.add(f)
+		room, err := k.kept.Add(f)
 		if err != nil {
 			return frames, 0, err
 		}
@@ -207,7 +207,7 @@ func (f *fetch) walk(out []byte, rows int32) ([]byte, bool, string, error) {
 func (f *fetch) row(n int64) (wire.Frame, error) {
 	if n < f.first || n >= f.first+int64(len(f.group)) {
 		var err error
-		if f.first, f.group, err = f.k.kept.around(n); err != nil {
+		if f.first, f.group, err = f.k.kept.Around(n); err != nil {
 			return nil, err
 		}
 	}

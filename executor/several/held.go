@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/executor/several/tuplestore"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 )
@@ -121,8 +122,8 @@ func (c *runner) hold(ctx context.Context) (held map[string]*cursor, err error) 
 			continue
 		}
 		if k.kept == nil { // NO SCROLL: those that were not read
-			k.kept = &kept{first: k.read + 1}
-			k.kept.spill(c.shared.defaults.FileAllowance(c.host.Settings()))
+			k.kept = tuplestore.New(k.read + 1)
+			k.kept.Spill(c.shared.defaults.FileAllowance(c.host.Settings()))
 		}
 		if timer == nil {
 			if timer = c.timer(c.host.Timeout(), "statement timeout"); timer != nil {

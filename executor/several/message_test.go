@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/several/tuplestore"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -187,9 +188,9 @@ func TestFaultReleases(t *testing.T) {
 	c := New(shared, host, Options{Block: true, Begin: "BEGIN"})
 	st := &planner.Statement{Kind: planner.AnyShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
 	other, under := &faulting{}, &faulting{}
-	rows := &kept{first: 1}
-	rows.spill(&limits.Allowance{Rows: 1 << 30, Bytes: 1 << 30})
-	if _, err := rows.add(make([]byte, keptMemory+1)); err != nil || rows.file == nil {
+	rows := tuplestore.New(1)
+	rows.Spill(&limits.Allowance{Rows: 1 << 30, Bytes: 1 << 30})
+	if _, err := rows.Add(make([]byte, 1<<20)); err != nil || !rows.InFile() {
 		t.Fatal("no file", err)
 	}
 	c.cursors.Put("c", &cursor{job: other, kept: rows}, 0)
@@ -209,7 +210,7 @@ func TestFaultReleases(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if other.stopped != 1 || under.stopped != 1 || rows.file != nil {
-		t.Errorf("the cursor was stopped %d times, the portal %d times, the file is closed: %v", other.stopped, under.stopped, rows.file == nil)
+	if other.stopped != 1 || under.stopped != 1 || rows.InFile() {
+		t.Errorf("the cursor was stopped %d times, the portal %d times, the file is closed: %v", other.stopped, under.stopped, !rows.InFile())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/several/tuplestore"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
@@ -171,7 +172,7 @@ func (s *spool) place() error {
 // write puts what was collected for a shard into the file.
 func (s *spool) write(own *spooled) error {
 	if s.file == nil {
-		f, err := nameless("cleave-insert-*")
+		f, err := tuplestore.NamelessFile("cleave-insert-*")
 		if err != nil {
 			return spoolError(err)
 		}

@@ -1,4 +1,4 @@
-package several
+package tuplestore
 
 import (
 	"os"
@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// keptMemory is how many bytes of a cursor's rows are kept in memory: the others are in a file, or are forgotten.
-	keptMemory = 256 << 10
-	// keptGroup and keptGroupRows bound the rows that are found, and read, together.
-	keptGroup     = 32 << 10
-	keptGroupRows = 64
+	// memoryMax is how many bytes of a cursor's rows are kept in memory: the others are in a file, or are forgotten.
+	memoryMax = 256 << 10
+	// groupBytes and groupRows bound the rows that are found, and read, together.
+	groupBytes = 32 << 10
+	groupRows  = 64
 )
 
-// kept are rows of a cursor that were read already, as frames of DataRow, so that they can be read again in any direction:
+// Store are rows of a cursor that were read already, as frames of DataRow, so that they can be read again in any direction:
 // what PostgreSQL's Material node and a portal's holdStore are for. The file, if there is one, has no name and goes with the process.
-type kept struct {
+type Store struct {
 	left   *limits.Allowance // of rows and bytes
 	spills bool              // into a file; else rows are kept for as long as they fit into memory
 	mem    []byte            // the last of them
@@ -27,15 +27,21 @@ type kept struct {
 	size   int64 // of the file
 	first  int64 // the number of the first row kept, from 1
 	n      int64 // rows kept
-	groups []keptRows
+	groups []group
 }
 
-// keptRows is where a group of rows begins.
-type keptRows struct{ row, at int64 }
+// New is a store whose first row has this number.
+func New(first int64) *Store { return &Store{first: first} }
 
-// add keeps a row; false: there is no room, and no file is wanted.
-func (k *kept) add(frame []byte) (bool, error) {
-	if !k.spills && len(k.mem)+len(frame) > keptMemory {
+// InFile reports whether rows are in a file.
+func (k *Store) InFile() bool { return k.file != nil }
+
+// group is where a group of rows begins.
+type group struct{ row, at int64 }
+
+// Add keeps a row; false: there is no room, and no file is wanted.
+func (k *Store) Add(frame []byte) (bool, error) {
+	if !k.spills && len(k.mem)+len(frame) > memoryMax {
 		return false, nil
 	}
 	if k.spills {
@@ -45,23 +51,23 @@ func (k *kept) add(frame []byte) (bool, error) {
 	}
 	at := k.size + int64(len(k.mem))
 	row := k.first + k.n
-	if g := len(k.groups); g == 0 || row-k.groups[g-1].row >= keptGroupRows || at-k.groups[g-1].at+int64(len(frame)) > keptGroup {
-		k.groups = append(k.groups, keptRows{row, at})
+	if g := len(k.groups); g == 0 || row-k.groups[g-1].row >= groupRows || at-k.groups[g-1].at+int64(len(frame)) > groupBytes {
+		k.groups = append(k.groups, group{row, at})
 	}
 	k.mem = append(k.mem, frame...)
 	k.n++
-	if len(k.mem) > keptMemory {
+	if len(k.mem) > memoryMax {
 		return true, k.write()
 	}
 	return true, nil
 }
 
-// spill lets rows go to a file from now on.
-func (k *kept) spill(left *limits.Allowance) { k.spills, k.left = true, left }
+// Spill lets rows go to a file from now on.
+func (k *Store) Spill(left *limits.Allowance) { k.spills, k.left = true, left }
 
-func (k *kept) write() (err error) {
+func (k *Store) write() (err error) {
 	if k.file == nil {
-		k.file, err = nameless("cleave-cursor-*")
+		k.file, err = NamelessFile("cleave-cursor-*")
 	}
 	if err == nil {
 		_, err = k.file.WriteAt(k.mem, k.size)
@@ -71,14 +77,14 @@ func (k *kept) write() (err error) {
 			WithHint("make room there, let the router have another (TMPDIR), or read the rows without a cursor")
 	}
 	k.size += int64(len(k.mem))
-	if k.mem = k.mem[:0]; cap(k.mem) > 4*keptMemory {
+	if k.mem = k.mem[:0]; cap(k.mem) > 4*memoryMax {
 		k.mem = nil
 	}
 	return nil
 }
 
-// nameless makes a file that nobody else finds and that goes with the process.
-func nameless(pattern string) (*os.File, error) {
+// NamelessFile makes a file that nobody else finds and that goes with the process.
+func NamelessFile(pattern string) (*os.File, error) {
 	f, err := os.CreateTemp("", pattern)
 	if err != nil {
 		return nil, err
@@ -89,8 +95,8 @@ func nameless(pattern string) (*os.File, error) {
 	return f, nil
 }
 
-// around returns the frames of the rows that are found together with one, and the number of the first of them.
-func (k *kept) around(row int64) (first int64, frames []wire.Frame, err error) {
+// Around returns the frames of the rows that are found together with one, and the number of the first of them.
+func (k *Store) Around(row int64) (first int64, frames []wire.Frame, err error) {
 	g := sort.Search(len(k.groups), func(i int) bool { return k.groups[i].row > row }) - 1
 	from, to := k.groups[g].at, k.size+int64(len(k.mem))
 	if g+1 < len(k.groups) {
@@ -116,8 +122,8 @@ func (k *kept) around(row int64) (first int64, frames []wire.Frame, err error) {
 	return k.groups[g].row, frames, nil
 }
 
-// close removes the file.
-func (k *kept) close() {
+// Close removes the file.
+func (k *Store) Close() {
 	if k != nil && k.file != nil {
 		_ = k.file.Close() // it has no name any more
 		k.file = nil

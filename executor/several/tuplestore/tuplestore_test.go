@@ -1,4 +1,4 @@
-package several
+package tuplestore
 
 import (
 	"bytes"
@@ -12,13 +12,13 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// TestKept finds each row again, of all sizes, in memory and in the file, while rows are added.
-func TestKept(t *testing.T) {
+// TestStore finds each row again, of all sizes, in memory and in the file, while rows are added.
+func TestStore(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, first := range []int64{1, 500} {
-		k := &kept{first: first}
-		k.spill(&limits.Allowance{Rows: math.MaxInt64, Bytes: math.MaxInt64})
-		defer k.close()
+		k := New(first)
+		k.Spill(&limits.Allowance{Rows: math.MaxInt64, Bytes: math.MaxInt64})
+		defer k.Close()
 		var all []wire.Frame
 		for range 3000 {
 			size := r.IntN(200)
@@ -26,31 +26,31 @@ func TestKept(t *testing.T) {
 				size = r.IntN(400 << 10)
 			}
 			f := wire.AppendDataRow(nil, [][]byte{fmt.Appendf(nil, "%d", len(all)), bytes.Repeat([]byte("v"), size)})
-			if room, err := k.add(f); err != nil || !room {
+			if room, err := k.Add(f); err != nil || !room {
 				t.Fatal(room, err)
 			}
 			all = append(all, f)
 			at := r.Int64N(int64(len(all)))
-			from, frames, err := k.around(first + at)
+			from, frames, err := k.Around(first + at)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if i := first + at - from; i < 0 || i >= int64(len(frames)) || !bytes.Equal(frames[i], all[at]) {
 				t.Fatalf("row %d of %d is another one", at, len(all))
 			}
-			if len(frames) > keptGroupRows {
+			if len(frames) > groupRows {
 				t.Fatalf("%d rows are read together", len(frames))
 			}
 		}
-		if k.file == nil || len(k.mem) > keptMemory+(512<<10) {
+		if k.file == nil || len(k.mem) > memoryMax+(512<<10) {
 			t.Errorf("%d bytes are in memory", len(k.mem))
 		}
 	}
-	small := &kept{first: 1}
+	small := New(1)
 	row := wire.AppendDataRow(nil, [][]byte{make([]byte, 1000)})
 	n := 0
 	for ; n < 1000; n++ {
-		room, err := small.add(row)
+		room, err := small.Add(row)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,17 +58,17 @@ func TestKept(t *testing.T) {
 			break
 		}
 	}
-	if n == 0 || n*len(row) > keptMemory || small.file != nil {
+	if n == 0 || n*len(row) > memoryMax || small.file != nil {
 		t.Errorf("%d rows were kept without a file", n)
 	}
-	bound := &kept{first: 1}
-	bound.spill(&limits.Allowance{Rows: 2, Bytes: 1 << 20})
+	bound := New(1)
+	bound.Spill(&limits.Allowance{Rows: 2, Bytes: 1 << 20})
 	for range 2 {
-		if _, err := bound.add(row); err != nil {
+		if _, err := bound.Add(row); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := bound.add(row); sqlstate.CodeOf(err) != sqlstate.ConfigurationLimit {
+	if _, err := bound.Add(row); sqlstate.CodeOf(err) != sqlstate.ConfigurationLimit {
 		t.Errorf("the third row: %v", err)
 	}
 }
