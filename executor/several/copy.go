@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
@@ -29,8 +30,8 @@ type copyIn struct {
 	of    *shardmap.Snapshot // the map by which the shards were chosen
 	snap  *shardmap.Snapshot
 	index *shardmap.Index // of the keyspace; nil: every row goes to all parts
-	split splitter
-	keys  *keyReader
+	split copydata.Splitter
+	keys  *copydata.KeyReader
 	ask   asker
 	words *copyWords // nil if no column is of times
 
@@ -57,14 +58,14 @@ type span struct{ from, to, content, lines, first int }
 type copyPart struct {
 	s     *stream
 	buf   []byte // a CopyData frame that is being filled
-	lines lineMap
+	lines copydata.LineMap
 	ended bool // CopyDone or CopyFail was sent
 }
 
 func (c *runner) startCopyIn(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Copy
 	j := &copyIn{c: c, p: p, owner: map[string]*copyPart{}, ask: asker{c: c}}
-	j.split = splitter{csv: p.CSV, quote: p.Quote, escape: p.Escape}
+	j.split = copydata.Splitter{CSV: p.CSV, Quote: p.Quote, Escape: p.Escape}
 	snap := c.host.Snapshot()
 	j.of = snap
 	shards, err := e.st.Plan.Target.Shards(snap, e.args)
@@ -76,7 +77,7 @@ func (c *runner) startCopyIn(ctx context.Context, e *execution) (job, error) {
 		if !ok {
 			return nil, sqlstate.New(sqlstate.CannotConnectNow, "keyspace %q is not in the shard map any more", p.Table.Keyspace)
 		}
-		j.snap, j.index, j.keys = snap, index, newKeyReader(p)
+		j.snap, j.index, j.keys = snap, index, copydata.NewKeyReader(p)
 		// The others are opened when their first row comes.
 		shards = shards[:1]
 	}
@@ -213,7 +214,7 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 	if j.begun && len(j.head) > 0 {
 		t.buf = append(t.buf, j.head...)
 		if j.headLines > 0 {
-			t.lines.add(j.headLines, int(j.headLines), len(j.head))
+			t.lines.Add(j.headLines, int(j.headLines), len(j.head))
 		}
 	}
 	return t, nil
@@ -251,7 +252,7 @@ func (j *copyIn) learn(t *copyPart) error {
 	}
 	major, _, _ := strings.Cut(t.s.p.conn.Parameter("server_version"), ".")
 	if n, err := strconv.Atoi(major); err == nil {
-		j.split.csvMark = n < 18
+		j.split.EndMark = n < 18
 	}
 	return nil
 }
@@ -295,12 +296,12 @@ func (j *copyIn) take(data []byte) error {
 func (j *copyIn) run(data []byte, eof bool) (used int, err error) {
 	if j.ended {
 		if j.p.Binary && len(data) > 0 {
-			return 0, badFile("received copy data after EOF marker", "")
+			return 0, copydata.BadFile("received copy data after EOF marker", "")
 		}
 		return len(data), nil
 	}
 	if j.p.Binary && !j.begun {
-		n, err := copyHeadSize(data)
+		n, err := copydata.HeadSize(data)
 		if err != nil || n == 0 {
 			return 0, err
 		}
@@ -357,7 +358,7 @@ func (j *copyIn) run(data []byte, eof bool) (used int, err error) {
 
 func (j *copyIn) after(data []byte) error {
 	if j.p.Binary && len(data) > 0 {
-		return badFile("received copy data after EOF marker", "")
+		return copydata.BadFile("received copy data after EOF marker", "")
 	}
 	return nil
 }
@@ -365,13 +366,13 @@ func (j *copyIn) after(data []byte) error {
 // record finds the next record.
 func (j *copyIn) record(b []byte, eof bool) (s span, ok bool, err error) {
 	if !j.p.Binary {
-		r, ok, err := j.split.next(b, eof)
-		if ok && r.last {
+		r, ok, err := j.split.Next(b, eof)
+		if ok && r.Last {
 			j.ended = true
 		}
-		return span{to: r.size, content: r.content, lines: r.lines, first: r.first}, ok, err
+		return span{to: r.Size, content: r.Content, lines: r.Lines, first: r.First}, ok, err
 	}
-	n, end, err := tuple(b)
+	n, end, err := copydata.Tuple(b)
 	if err == nil && n == 0 && eof && len(b) > 0 {
 		n = len(b) // the shard says what is missing
 	}
@@ -460,21 +461,21 @@ func (j *copyIn) target(rec []byte, made [][]byte) (*copyPart, error) {
 		if err != nil {
 			return nil, err
 		}
-		j.keys.key[i] = v
+		j.keys.Key[i] = v
 	}
 	if known {
 		var resolved map[int]keyspace.Value
 		for {
 			var err error
-			known, err = j.keys.read(rec, resolved)
-			var ask *errAsk
+			known, err = j.keys.Read(rec, resolved)
+			var ask *copydata.AskError
 			if !errors.As(err, &ask) {
 				if err != nil {
 					return nil, err
 				}
 				break
 			}
-			v, ok, err := j.ask.ask(j.p.Type(ask.column), ask.value)
+			v, ok, err := j.ask.ask(j.p.Type(ask.Column), ask.Value)
 			if err != nil {
 				return nil, err
 			}
@@ -485,13 +486,13 @@ func (j *copyIn) target(rec []byte, made [][]byte) (*copyPart, error) {
 			if resolved == nil {
 				resolved = map[int]keyspace.Value{}
 			}
-			resolved[ask.column] = v
+			resolved[ask.Column] = v
 		}
 	}
 	if !known {
 		return j.writes(j.parts[0])
 	}
-	a, err := j.index.Locate(j.keys.key)
+	a, err := j.index.Locate(j.keys.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -537,12 +538,12 @@ func (j *copyIn) prefix(made [][]byte) ([]byte, error) {
 			binary.BigEndian.PutUint32(j.made[at-4:], uint32(len(j.made)-at))
 			continue
 		case j.p.CSV:
-			j.made = appendCSV(j.made, v, &j.p.CopyFormat, true)
+			j.made = copydata.AppendCSV(j.made, v, &j.p.CopyFormat, true)
 		case string(v) == j.p.Null || j.p.HasDefault && string(v) == j.p.Default:
 			return nil, sqlstate.Refusal("CLV-0405", "a value that the router made is the text that stands for NULL or DEFAULT").
 				WithHint("choose another NULL text")
 		default:
-			j.made = appendText(j.made, v, j.p.Delimiter)
+			j.made = copydata.AppendText(j.made, v, j.p.Delimiter)
 		}
 		j.made = append(j.made, j.p.Delimiter)
 	}
@@ -552,10 +553,10 @@ func (j *copyIn) prefix(made [][]byte) ([]byte, error) {
 // put adds a record to what a part gets.
 func (j *copyIn) put(t *copyPart, prefix, rec []byte, s span) error {
 	lines := s.lines
-	if t.lines.lines == 0 && !j.p.Binary {
+	if t.lines.Lines == 0 && !j.p.Binary {
 		lines = s.first
 	}
-	t.lines.add(j.line, lines, len(prefix)+len(rec))
+	t.lines.Add(j.line, lines, len(prefix)+len(rec))
 	from := len(t.buf)
 	if j.p.Binary && len(prefix) > 0 {
 		n := binary.BigEndian.Uint16(rec)
@@ -654,7 +655,7 @@ func (j *copyIn) end() (string, error) {
 		var se *sqlstate.Error
 		if errors.As(err, &se) {
 			e := *se
-			line, err = t.lines.translate(&e), &e
+			line, err = t.lines.Translate(&e), &e
 		}
 		if failed == nil || line > 0 && (first == 0 || line < first) {
 			failed, first = err, line

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -16,7 +16,7 @@ func (j *copyIn) headed(head []byte, lines int) error {
 	for _, t := range j.parts {
 		t.buf = append(t.buf, j.head...)
 		if lines > 0 {
-			t.lines.add(j.line, lines, len(head))
+			t.lines.Add(j.line, lines, len(head))
 		}
 	}
 	return nil
@@ -30,9 +30,9 @@ func (j *copyIn) header(line []byte) []byte {
 	var out []byte
 	for _, col := range j.p.MadeFor {
 		if j.p.CSV {
-			out = appendCSV(out, []byte(col.Name), &j.p.CopyFormat, true)
+			out = copydata.AppendCSV(out, []byte(col.Name), &j.p.CopyFormat, true)
 		} else {
-			out = appendText(out, []byte(col.Name), j.p.Delimiter)
+			out = copydata.AppendText(out, []byte(col.Name), j.p.Delimiter)
 		}
 		out = append(out, j.p.Delimiter)
 	}
@@ -55,16 +55,12 @@ func (j *copyIn) matches(line []byte) error {
 	}
 	plain := j.p.CopyFormat
 	plain.ForceNull, plain.ForceNotNull = nil, nil
-	k := &keyReader{p: &planner.CopyPlan{CopyFormat: plain}, forceNull: []bool{false}, forceNotNull: []bool{false}}
+	k := &copydata.Fields{Format: &plain, ForceNull: []bool{false}, ForceNotNull: []bool{false}}
 	var got [][]byte
 	for at := 0; at >= 0; {
 		var value []byte
 		var ok bool
-		if plain.CSV {
-			value, at, ok = k.csvValue(line, at, 0)
-		} else {
-			value, at, ok = k.textValue(line, at, 0)
-		}
+		value, at, ok = k.Value(line, at, 0)
 		if !ok {
 			return nil
 		}

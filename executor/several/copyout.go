@@ -1,11 +1,11 @@
 package several
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"strconv"
 
+	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -90,7 +90,7 @@ func (j *copyOut) step(out []byte, _ int32) ([]byte, bool, string, error) {
 		}
 	}
 	if j.binary {
-		out = appendBinary(out, copyTrailer, &j.headed)
+		out = appendBinary(out, copydata.Trailer, &j.headed)
 	}
 	return wire.AppendEmpty(out, wire.CopyDone), true, "COPY " + strconv.FormatInt(j.total, 10), nil
 }
@@ -100,7 +100,7 @@ func (j *copyOut) step(out []byte, _ int32) ([]byte, bool, string, error) {
 func (j *copyOut) tuples(b []byte) []byte {
 	if !j.inside {
 		j.inside = true
-		if n, err := copyHeadSize(b); err == nil && n > 0 {
+		if n, err := copydata.HeadSize(b); err == nil && n > 0 {
 			b = b[n:]
 		}
 	}
@@ -127,7 +127,7 @@ func appendBinary(out, data []byte, headed *bool) []byte {
 	out, m := wire.Begin(out, wire.CopyData)
 	if !*headed {
 		*headed = true
-		out = append(out, copyHeader...)
+		out = append(out, copydata.Header...)
 	}
 	return wire.End(append(out, data...), m)
 }
@@ -209,7 +209,7 @@ func (j *copyQuery) step(out []byte, _ int32) ([]byte, bool, string, error) {
 		return out, false, "", nil
 	}
 	if j.p.Binary {
-		out = appendBinary(out, copyTrailer, &j.headed)
+		out = appendBinary(out, copydata.Trailer, &j.headed)
 	}
 	return wire.AppendEmpty(out, wire.CopyDone), true, "COPY " + strconv.FormatInt(j.rows, 10), nil
 }
@@ -242,9 +242,9 @@ func (j *copyQuery) begin(out []byte) []byte {
 			j.line = append(j.line, j.p.Delimiter)
 		}
 		if j.p.CSV {
-			j.line = appendField(j.line, []byte(f.Name), j.p, false, len(j.fields) == 1)
+			j.line = copydata.AppendField(j.line, []byte(f.Name), j.p, false, len(j.fields) == 1)
 		} else {
-			j.line = appendText(j.line, []byte(f.Name), j.p.Delimiter)
+			j.line = copydata.AppendText(j.line, []byte(f.Name), j.p.Delimiter)
 		}
 	}
 	return appendCopyData(out, append(j.line, '\n'))
@@ -268,60 +268,10 @@ func (j *copyQuery) row(out, body []byte) ([]byte, error) {
 		case v == nil:
 			j.line = append(j.line, j.p.Null...)
 		case j.p.CSV:
-			j.line = appendField(j.line, v, j.p, i < len(j.quote) && j.quote[i], len(j.cells) == 1)
+			j.line = copydata.AppendField(j.line, v, j.p, i < len(j.quote) && j.quote[i], len(j.cells) == 1)
 		default:
-			j.line = appendText(j.line, v, j.p.Delimiter)
+			j.line = copydata.AppendText(j.line, v, j.p.Delimiter)
 		}
 	}
 	return appendCopyData(out, append(j.line, '\n')), nil
-}
-
-// appendText writes a value as COPY's text form does (CopyAttributeOutText).
-func appendText(dst, v []byte, delimiter byte) []byte {
-	for _, c := range v {
-		switch c {
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		case '\v':
-			dst = append(dst, '\\', 'v')
-		case '\\', delimiter:
-			dst = append(dst, '\\', c)
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return dst
-}
-
-// appendField writes a value as csv, in quotes where it needs them
-// (CopyAttributeOutCSV).
-func appendField(dst, v []byte, p *planner.CopyFormat, force, single bool) []byte {
-	if !force {
-		force = string(v) == p.Null || single && string(v) == `\.` ||
-			bytes.IndexByte(v, p.Delimiter) >= 0 || bytes.IndexByte(v, p.Quote) >= 0 || bytes.ContainsAny(v, "\r\n")
-	}
-	return appendCSV(dst, v, p, force)
-}
-
-// appendCSV writes a value as csv, in quotes or not.
-func appendCSV(dst, v []byte, p *planner.CopyFormat, quoted bool) []byte {
-	if !quoted {
-		return append(dst, v...)
-	}
-	dst = append(dst, p.Quote)
-	for _, c := range v {
-		if c == p.Quote || c == p.Escape {
-			dst = append(dst, p.Escape)
-		}
-		dst = append(dst, c)
-	}
-	return append(dst, p.Quote)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -13,7 +14,7 @@ import (
 // copyWords replaces words for the time (now, today, ...) in the data of a COPY, which each shard
 // would read by its own clock.
 type copyWords struct {
-	fields  *keyReader // want says which fields may be read as times, by their place in columns
+	fields  *copydata.Fields // Want says which fields may be read as times, by their place in columns
 	columns []*shardmap.Column
 	now     string            // the transaction's time, "" while nothing else depends on it
 	known   map[string][]byte // by type and word
@@ -28,18 +29,18 @@ func newCopyWords(p *planner.CopyPlan) *copyWords {
 	if p.Binary {
 		return nil
 	}
-	w := &copyWords{fields: &keyReader{p: p}, known: map[string][]byte{}, plain: map[string]bool{}}
+	w := &copyWords{fields: &copydata.Fields{Format: &p.CopyFormat}, known: map[string][]byte{}, plain: map[string]bool{}}
 	w.oddMarks = p.CSV && bytes.ContainsAny([]byte{p.Quote | 0x20, p.Escape | 0x20}, "nowtdaymres")
 	at := 0
 	add := func(c *shardmap.Column) {
 		if alone, inside := planner.MayReadTime(c.OID); alone || inside {
-			for len(w.fields.want) < at {
-				w.fields.want = append(w.fields.want, -1)
+			for len(w.fields.Want) < at {
+				w.fields.Want = append(w.fields.Want, -1)
 			}
-			w.fields.want = append(w.fields.want, len(w.columns))
+			w.fields.Want = append(w.fields.Want, len(w.columns))
 			w.columns = append(w.columns, c)
-			w.fields.forceNull = append(w.fields.forceNull, planner.Forced(p.ForceNull, c.Name))
-			w.fields.forceNotNull = append(w.fields.forceNotNull, planner.Forced(p.ForceNotNull, c.Name))
+			w.fields.ForceNull = append(w.fields.ForceNull, planner.Forced(p.ForceNull, c.Name))
+			w.fields.ForceNotNull = append(w.fields.ForceNotNull, planner.Forced(p.ForceNotNull, c.Name))
 		}
 		at++
 	}
@@ -70,7 +71,7 @@ func newCopyWords(p *planner.CopyPlan) *copyWords {
 // may be marks between the letters that a reader takes out: of the format, of arrays, of rows.
 func (w *copyWords) mayHaveWord(b []byte) bool {
 	return w.oddMarks || w.endsWord(b, 'w', 'o', 'n', 'r') || w.endsWord(b, 'W', 'o', 'n', 'r') || w.endsWord(b, 'y', 'a', 'd', 'd') || w.endsWord(b, 'Y', 'a', 'd', 'd') ||
-		!w.fields.p.CSV && hasNumbered(b)
+		!w.fields.Format.CSV && hasNumbered(b)
 }
 
 // endsWord looks for a letter behind another one behind one of two.
@@ -93,7 +94,7 @@ func (w *copyWords) endsWord(b []byte, last, before, one, two byte) bool {
 
 // letterBefore is the byte before a place, and where it is, as a small letter if it is one; marks do not count.
 func (w *copyWords) letterBefore(b []byte, at int) (byte, int) {
-	p := &w.fields.p.CopyFormat
+	p := w.fields.Format
 	for at--; at >= 0; at-- {
 		if c := b[at]; c != '\\' && c != '"' && (!p.CSV || c != p.Quote && c != p.Escape) {
 			return c | 0x20, at
@@ -123,22 +124,18 @@ func (j *copyIn) wordless(rec []byte) ([]byte, error) {
 		return nil, nil
 	}
 	k := w.fields
-	k.scratch = k.scratch[:0]
+	k.Begin()
 	var out []byte
 	done := 0
-	for at, field := 0, 0; field < len(k.want) && at >= 0; field++ {
+	for at, field := 0, 0; field < len(k.Want) && at >= 0; field++ {
 		from := at
 		var value []byte
 		var ok bool
-		if k.p.CSV {
-			value, at, ok = k.csvValue(rec, at, k.want[field])
-		} else {
-			value, at, ok = k.textValue(rec, at, k.want[field])
-		}
+		value, at, ok = k.Value(rec, at, k.Want[field])
 		if !ok {
 			return nil, nil // the shard says what is wrong
 		}
-		i := k.want[field]
+		i := k.Want[field]
 		if i < 0 || value == nil || !planner.HasTimeWord(string(value)) {
 			continue
 		}
@@ -146,7 +143,7 @@ func (j *copyIn) wordless(rec []byte) ([]byte, error) {
 		if at < 0 {
 			to = len(rec)
 		}
-		if k.p.HasDefault && string(rec[from:to]) == k.p.Default {
+		if k.Format.HasDefault && string(rec[from:to]) == k.Format.Default {
 			continue
 		}
 		time, err := j.wordValue(w.columns[i], string(value))
@@ -157,10 +154,10 @@ func (j *copyIn) wordless(rec []byte) ([]byte, error) {
 			continue
 		}
 		out = append(out, rec[done:from]...)
-		if k.p.CSV {
-			out = appendCSV(out, time, &k.p.CopyFormat, true)
+		if k.Format.CSV {
+			out = copydata.AppendCSV(out, time, k.Format, true)
 		} else {
-			out = appendText(out, time, k.p.Delimiter)
+			out = copydata.AppendText(out, time, k.Format.Delimiter)
 		}
 		done = to
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/pgoid"
@@ -351,7 +352,7 @@ func (g *gather) load(ctx context.Context, r *fetched) error {
 		return err
 	}
 	if r.format == 1 {
-		return g.scratch.copyData(copyFrame(copyHeader))
+		return g.scratch.copyData(copyFrame(copydata.Header))
 	}
 	return nil
 }
@@ -384,7 +385,7 @@ func (g *gather) loadedAll(r *fetched) error {
 		return nil
 	}
 	if r.format == 1 {
-		if err := g.scratch.copyData(copyFrame(copyTrailer)); err != nil {
+		if err := g.scratch.copyData(copyFrame(copydata.Trailer)); err != nil {
 			return err
 		}
 	}

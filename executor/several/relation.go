@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -126,12 +127,6 @@ func (r *fetched) inline(in *inputs) (string, error) {
 	return b.String(), nil
 }
 
-// copyHeader is what a binary COPY begins with, copyTrailer its end.
-var (
-	copyHeader  = append([]byte("PGCOPY\n\xff\r\n\x00"), 0, 0, 0, 0, 0, 0, 0, 0)
-	copyTrailer = []byte{0xff, 0xff}
-)
-
 func copyFrame(data []byte) []byte {
 	frame, m := wire.Begin(nil, wire.CopyDataF)
 	return wire.End(append(frame, data...), m)
@@ -176,5 +171,5 @@ func appendCopyText(out, v []byte) []byte {
 	if v == nil {
 		return append(out, '\\', 'N')
 	}
-	return appendText(out, v, '\t')
+	return copydata.AppendText(out, v, '\t')
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/several/tuplestore"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -151,7 +152,7 @@ func (s *spool) place() error {
 			if v == nil {
 				own.buf = append(own.buf, '\\', 'N')
 			} else {
-				own.buf = appendText(own.buf, v, '\t')
+				own.buf = copydata.AppendText(own.buf, v, '\t')
 			}
 		}
 		own.buf = append(own.buf, '\n')

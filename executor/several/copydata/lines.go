@@ -1,4 +1,4 @@
-package several
+package copydata
 
 import (
 	"encoding/binary"
@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	lineBlock = 16 << 10 // lines in a block of a lineMap
+	lineBlock = 16 << 10 // lines in a block of a LineMap
 	// lineBytes is how much of what was sent is kept at least: more than the buffers of two sockets,
 	// and so more than a shard has not read yet.
 	lineBytes = 16 << 20
 )
 
-// lineMap knows which line of the client's data a line sent to a shard was. It
+// LineMap knows which line of the client's data a line sent to a shard was. It
 // keeps the last ones, about a byte for each.
-type lineMap struct {
+type LineMap struct {
 	blocks []lineRun
 	last   int64 // the client's line of the last one
-	lines  int64 // of the shard
+	Lines  int64 // of the shard
 	bytes  int64 // of these lines
 }
 
@@ -33,8 +33,8 @@ type lineRun struct {
 	deltas       []byte
 }
 
-// add notes a record of some bytes that ends at the client's line and has n lines on the shard.
-func (m *lineMap) add(client int64, n, bytes int) {
+// Add notes a record of some bytes that ends at the client's line and has n lines on the shard.
+func (m *LineMap) Add(client int64, n, bytes int) {
 	for ; n > 0; n-- {
 		if len(m.blocks) == 0 || m.blocks[len(m.blocks)-1].lines == lineBlock {
 			var reuse []byte
@@ -42,19 +42,19 @@ func (m *lineMap) add(client int64, n, bytes int) {
 				reuse = m.blocks[0].deltas[:0]
 				m.blocks = slices.Delete(m.blocks, 0, 1)
 			}
-			m.blocks = append(m.blocks, lineRun{from: m.lines, client: m.last, bytes: m.bytes, deltas: reuse})
+			m.blocks = append(m.blocks, lineRun{from: m.Lines, client: m.last, bytes: m.bytes, deltas: reuse})
 		}
 		r := &m.blocks[len(m.blocks)-1]
 		r.deltas = binary.AppendUvarint(r.deltas, uint64(client-m.last))
 		r.lines++
-		m.lines++
+		m.Lines++
 		m.last = client
 	}
 	m.bytes += int64(bytes)
 }
 
 // client returns the client's line, 0 if it is not known any more.
-func (m *lineMap) client(line int64) int64 {
+func (m *LineMap) client(line int64) int64 {
 	for _, r := range m.blocks {
 		if line <= r.from || line > r.from+int64(r.lines) {
 			continue
@@ -71,9 +71,9 @@ func (m *lineMap) client(line int64) int64 {
 
 var copyContext = regexp.MustCompile(`(?m)^(COPY .*?, line )(\d+)`)
 
-// translate replaces the shard's line in an error's context by the client's. It
+// Translate replaces the shard's line in an error's context by the client's. It
 // returns that, 0 if there is none.
-func (m *lineMap) translate(e *sqlstate.Error) (client int64) {
+func (m *LineMap) Translate(e *sqlstate.Error) (client int64) {
 	at := copyContext.FindStringSubmatchIndex(e.Where)
 	if at == nil {
 		return 0

@@ -1,4 +1,4 @@
-package several
+package copydata
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ const (
 	eolCRNL
 )
 
-// splitter finds the records of COPY's text and csv forms, as PostgreSQL's
+// Splitter finds the records of COPY's text and csv forms, as PostgreSQL's
 // CopyReadLineText does. It looks at a record again only where it stopped.
-type splitter struct {
-	csv, csvMark  bool // csvMark: \. alone on a line ends csv data too (before PostgreSQL 18)
-	quote, escape byte
+type Splitter struct {
+	CSV, EndMark  bool // EndMark: \. alone on a line ends csv data too (before PostgreSQL 18)
+	Quote, Escape byte
 	eol           int
 
 	pos     int // how much of the record at hand was looked at
@@ -30,38 +30,39 @@ type splitter struct {
 	started bool
 }
 
-// record is one record in the data.
-type record struct {
-	size    int  // with its line end
-	content int  // without it, and without an end mark
-	lines   int  // how many lines PostgreSQL counts for it
-	first   int  // how many a reader counts that begins with it
-	last    bool // the data ends with it: \. was met
+// Record is one record in the data.
+type Record struct {
+	Size    int  // with its line end
+	Content int  // without it, and without an end mark
+	Lines   int  // how many lines PostgreSQL counts for it
+	First   int  // how many a reader counts that begins with it
+	Last    bool // the data ends with it: \. was met
 }
 
-func badFile(message, hint string) error {
+// BadFile is the error of data that are malformed.
+func BadFile(message, hint string) error {
 	e := sqlstate.New(sqlstate.BadFileFormat, "%s", message)
 	e.Hint = hint
 	return e
 }
 
-func (s *splitter) strayCR() error {
-	if s.csv {
-		return badFile("unquoted carriage return found in data", "Use quoted CSV field to represent carriage return.")
+func (s *Splitter) strayCR() error {
+	if s.CSV {
+		return BadFile("unquoted carriage return found in data", "Use quoted CSV field to represent carriage return.")
 	}
-	return badFile("literal carriage return found in data", `Use "\r" to represent carriage return.`)
+	return BadFile("literal carriage return found in data", `Use "\r" to represent carriage return.`)
 }
 
-func (s *splitter) strayNL() error {
-	if s.csv {
-		return badFile("unquoted newline found in data", "Use quoted CSV field to represent newline.")
+func (s *Splitter) strayNL() error {
+	if s.CSV {
+		return BadFile("unquoted newline found in data", "Use quoted CSV field to represent newline.")
 	}
-	return badFile("literal newline found in data", `Use "\n" to represent newline.`)
+	return BadFile("literal newline found in data", `Use "\n" to represent newline.`)
 }
 
-// next finds the record at the beginning of b; ok is false if b does not hold all
+// Next finds the record at the beginning of b; ok is false if b does not hold all
 // of it. eof says that nothing follows b.
-func (s *splitter) next(b []byte, eof bool) (r record, ok bool, err error) {
+func (s *Splitter) Next(b []byte, eof bool) (r Record, ok bool, err error) {
 	if s.eol == eolNL && !s.inQuote {
 		if r, ok, decided := s.quick(b); decided {
 			return r, ok, nil
@@ -70,7 +71,7 @@ func (s *splitter) next(b []byte, eof bool) (r record, ok bool, err error) {
 	for s.pos < len(b) {
 		c := b[s.pos]
 		switch {
-		case s.csv && (c == s.quote || s.inQuote):
+		case s.CSV && (c == s.Quote || s.inQuote):
 			s.quoted(c)
 			s.pos++
 		case c == '\r' && s.eol == eolNL, c == '\n' && (s.eol == eolCR || s.eol == eolCRNL):
@@ -96,7 +97,7 @@ func (s *splitter) next(b []byte, eof bool) (r record, ok bool, err error) {
 			}
 			s.eol = eolCR
 			return s.found(b, s.pos, 1, false), true, nil
-		case c == '\\' && !s.csv:
+		case c == '\\' && !s.CSV:
 			if s.pos+1 == len(b) {
 				if !eof {
 					return r, false, nil
@@ -124,15 +125,15 @@ func (s *splitter) next(b []byte, eof bool) (r record, ok bool, err error) {
 }
 
 // quoted takes a byte of csv that is a quote, or inside quotes.
-func (s *splitter) quoted(c byte) {
-	escape := s.escape
-	if escape == s.quote {
+func (s *Splitter) quoted(c byte) {
+	escape := s.Escape
+	if escape == s.Quote {
 		escape = 0
 	}
 	if s.inQuote && c == escape && escape != 0 {
 		s.escaped = !s.escaped
 	}
-	if c == s.quote && !s.escaped {
+	if c == s.Quote && !s.escaped {
 		s.inQuote = !s.inQuote
 	}
 	if c != escape || escape == 0 {
@@ -150,9 +151,9 @@ func (s *splitter) quoted(c byte) {
 
 // mark judges what follows \. in text: the end of the line, which is the end of
 // the data.
-func (s *splitter) mark(b []byte, eof bool) (n int, whole bool, err error) {
-	corrupt := badFile("end-of-copy marker corrupt", "")
-	style := badFile("end-of-copy marker does not match previous newline style", "")
+func (s *Splitter) mark(b []byte, eof bool) (n int, whole bool, err error) {
+	corrupt := BadFile("end-of-copy marker corrupt", "")
+	style := BadFile("end-of-copy marker does not match previous newline style", "")
 	if len(b) < 2 && !eof && (len(b) == 0 || b[0] == '\r') {
 		return 0, false, nil
 	}
@@ -179,7 +180,7 @@ func (s *splitter) mark(b []byte, eof bool) (n int, whole bool, err error) {
 }
 
 // quick finds the end of a record without anything unusual.
-func (s *splitter) quick(b []byte) (r record, ok, decided bool) {
+func (s *Splitter) quick(b []byte) (r Record, ok, decided bool) {
 	i := bytes.IndexByte(b[s.pos:], '\n')
 	if i < 0 {
 		return r, false, false
@@ -188,8 +189,8 @@ func (s *splitter) quick(b []byte) (r record, ok, decided bool) {
 	if bytes.IndexByte(rec, '\r') >= 0 {
 		return r, false, false
 	}
-	if s.csv {
-		if bytes.IndexByte(rec, s.quote) >= 0 {
+	if s.CSV {
+		if bytes.IndexByte(rec, s.Quote) >= 0 {
 			return r, false, false
 		}
 	} else if at := bytes.IndexByte(rec, '\\'); at >= 0 {
@@ -214,37 +215,37 @@ func indexFrom(b []byte, from int, c byte) int {
 }
 
 // found ends a record.
-func (s *splitter) found(b []byte, content, end int, last bool) record {
-	r := record{size: content + end, content: content, lines: 1 + s.nl, first: 1 + s.cr, last: last}
+func (s *Splitter) found(b []byte, content, end int, last bool) Record {
+	r := Record{Size: content + end, Content: content, Lines: 1 + s.nl, First: 1 + s.cr, Last: last}
 	if s.eol == eolCR || s.eol == eolCRNL {
-		r.lines = 1 + s.cr
+		r.Lines = 1 + s.cr
 	}
 	if !s.started {
-		r.lines = r.first // its line end was not known when the line ends inside were met
+		r.Lines = r.First // its line end was not known when the line ends inside were met
 		s.started = true
 	}
-	if s.csv && s.csvMark && content == 2 && b[0] == '\\' && b[1] == '.' {
-		r.last, r.content = true, 0
+	if s.CSV && s.EndMark && content == 2 && b[0] == '\\' && b[1] == '.' {
+		r.Last, r.Content = true, 0
 	}
 	s.pos, s.inQuote, s.escaped, s.nl, s.cr = 0, false, false, 0, 0
 	return r
 }
 
-// copySignature begins COPY's binary form.
-const copySignature = "PGCOPY\n\xff\r\n\x00"
+// signature begins COPY's binary form.
+const signature = "PGCOPY\n\xff\r\n\x00"
 
-// copyHeadSize is the size of the binary form's header with its extension, 0 if b
+// HeadSize is the size of the binary form's header with its extension, 0 if b
 // does not hold all of it.
-func copyHeadSize(b []byte) (int, error) {
-	if n := min(len(b), len(copySignature)); string(b[:n]) != copySignature[:n] {
-		return 0, badFile("COPY file signature not recognized", "")
+func HeadSize(b []byte) (int, error) {
+	if n := min(len(b), len(signature)); string(b[:n]) != signature[:n] {
+		return 0, BadFile("COPY file signature not recognized", "")
 	}
 	if len(b) < 19 {
 		return 0, nil
 	}
 	more := int32(binary.BigEndian.Uint32(b[15:]))
 	if more < 0 {
-		return 0, badFile("invalid COPY file header (wrong length)", "")
+		return 0, BadFile("invalid COPY file header (wrong length)", "")
 	}
 	if len(b) < 19+int(more) {
 		return 0, nil
@@ -252,9 +253,9 @@ func copyHeadSize(b []byte) (int, error) {
 	return 19 + int(more), nil
 }
 
-// tuple is the size of the tuple at the beginning of b, 0 if b does not hold all
+// Tuple is the size of the tuple at the beginning of b, 0 if b does not hold all
 // of it. end: it is the trailer.
-func tuple(b []byte) (size int, end bool, err error) {
+func Tuple(b []byte) (size int, end bool, err error) {
 	if len(b) < 2 {
 		return 0, false, nil
 	}
@@ -263,7 +264,7 @@ func tuple(b []byte) (size int, end bool, err error) {
 		return 2, true, nil
 	}
 	if n < 0 {
-		return 0, false, badFile("row field count is negative", "")
+		return 0, false, BadFile("row field count is negative", "")
 	}
 	at := 2
 	for range n {
@@ -272,7 +273,7 @@ func tuple(b []byte) (size int, end bool, err error) {
 		}
 		size := int32(binary.BigEndian.Uint32(b[at:]))
 		if size < -1 {
-			return 0, false, badFile("invalid field size", "")
+			return 0, false, BadFile("invalid field size", "")
 		}
 		at += 4 + max(0, int(size))
 		if at > len(b) {

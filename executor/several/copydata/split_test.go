@@ -1,4 +1,4 @@
-package several
+package copydata
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 )
 
 // split returns the records of data that comes in pieces of the sizes.
-func split(s splitter, data []byte, size int) (records []string, lines int, err error) {
+func split(s Splitter, data []byte, size int) (records []string, lines int, err error) {
 	var rest []byte
 	for at := 0; at <= len(data); {
 		eof := at == len(data)
@@ -18,17 +18,17 @@ func split(s splitter, data []byte, size int) (records []string, lines int, err 
 			at += n
 		}
 		for {
-			r, ok, err := s.next(rest, eof)
+			r, ok, err := s.Next(rest, eof)
 			if err != nil {
 				return records, lines, err
 			}
 			if !ok {
 				break
 			}
-			records = append(records, string(rest[:r.content]))
-			lines += r.lines
-			rest = rest[r.size:]
-			if r.last {
+			records = append(records, string(rest[:r.Content]))
+			lines += r.Lines
+			rest = rest[r.Size:]
+			if r.Last {
 				return records, lines, nil
 			}
 		}
@@ -47,9 +47,9 @@ func FuzzSplit(f *testing.F) {
 		f.Add([]byte(s), true, uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, csv bool, size uint8) {
-		s := splitter{csv: csv, quote: '"', escape: '"', csvMark: true}
+		s := Splitter{CSV: csv, Quote: '"', Escape: '"', EndMark: true}
 		if size%2 == 0 {
-			s.escape = '\\'
+			s.Escape = '\\'
 		}
 		whole, lines, err := split(s, data, len(data)+1)
 		parts, lines2, err2 := split(s, data, int(size)+1)
@@ -78,7 +78,7 @@ func TestSplitRandom(t *testing.T) {
 		for i := range data {
 			data[i] = alphabet[r.IntN(len(alphabet))]
 		}
-		s := splitter{csv: r.IntN(2) == 0, quote: '"', escape: "\"\\"[r.IntN(2)], csvMark: true}
+		s := Splitter{CSV: r.IntN(2) == 0, Quote: '"', Escape: "\"\\"[r.IntN(2)], EndMark: true}
 		whole, lines, err := split(s, data, len(data)+1)
 		parts, lines2, err2 := split(s, data, 1+r.IntN(5))
 		if (err == nil) != (err2 == nil) || lines != lines2 || !slices.Equal(whole, parts) {
@@ -88,12 +88,12 @@ func TestSplitRandom(t *testing.T) {
 }
 
 func TestLineMap(t *testing.T) {
-	var m lineMap
+	var m LineMap
 	client := int64(0)
 	want := map[int64]int64{}
 	for i := int64(1); i <= 6*lineBlock; i++ {
 		client += 1 + i%300
-		m.add(client, 1, 10)
+		m.Add(client, 1, 10)
 		want[i] = client
 	}
 	for i := int64(1); i <= 6*lineBlock; i += 997 {
@@ -106,11 +106,11 @@ func TestLineMap(t *testing.T) {
 	}
 	for range 3 * lineBytes / 30 {
 		client++
-		m.add(client, 1, 30)
+		m.Add(client, 1, 30)
 	}
 	// What a shard may not have read yet is known, and not much more.
-	oldest := m.lines - lineBytes/30
-	if m.client(1) != 0 || m.client(m.lines) != client || m.client(oldest) != client-lineBytes/30 || m.client(oldest-2*lineBlock) != 0 {
+	oldest := m.Lines - lineBytes/30
+	if m.client(1) != 0 || m.client(m.Lines) != client || m.client(oldest) != client-lineBytes/30 || m.client(oldest-2*lineBlock) != 0 {
 		t.Errorf("%d blocks of %d bytes", len(m.blocks), m.bytes)
 	}
 }
@@ -119,15 +119,15 @@ func TestLineMap(t *testing.T) {
 func TestTuples(t *testing.T) {
 	one := []byte{0, 2, 0, 0, 0, 1, 'x', 0xff, 0xff, 0xff, 0xff}
 	for i := range one {
-		if n, end, err := tuple(one[:i]); n != 0 || end || err != nil {
+		if n, end, err := Tuple(one[:i]); n != 0 || end || err != nil {
 			t.Errorf("%d bytes: %d %v %v", i, n, end, err)
 		}
 	}
-	if n, _, err := tuple(append(bytes.Clone(one), 9)); n != len(one) || err != nil {
+	if n, _, err := Tuple(append(bytes.Clone(one), 9)); n != len(one) || err != nil {
 		t.Error(n, err)
 	}
 	for _, bad := range [][]byte{{0xff, 0xfe}, {0, 1, 0xff, 0xff, 0xff, 0xfe}} {
-		if _, _, err := tuple(bad); err == nil {
+		if _, _, err := Tuple(bad); err == nil {
 			t.Errorf("%x was taken", bad)
 		}
 	}
