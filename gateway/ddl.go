@@ -614,14 +614,14 @@ func (x *unitRun) commitSchema(commit bool) (err error) {
 // several shards in its transaction.
 func (x *unitRun) commitRows(ctx context.Context) error {
 	tx := x.tx.schema
-	var parts []txn.Participant
+	var parts []*txn.Participant
 	for _, shard := range tx.Shards() {
 		c, err := x.schemaConn(ctx, shard)
 		if err != nil {
 			tx.Rollback(ctx)
 			return err
 		}
-		parts = append(parts, txn.Participant{Shard: shard, Conn: c, Wrote: true})
+		parts = append(parts, &txn.Participant{Shard: shard, Conn: c, Wrote: true})
 	}
 	committed, frames, err := x.srv.several.Transactions().Commit(ctx, parts)
 	x.w.buf = append(x.w.buf, frames...)

@@ -9,7 +9,7 @@ import (
 )
 
 // Table is where the records are. Every part that writes leaves one, inside its
-// own transaction: on the deciding shard it is the decision, on all it tells
+// own transaction: on the coordinating shard it is the decision, on all it tells
 // readers that ask for atomic reads which shards belong together.
 const Table = "cleave_internal.transaction"
 

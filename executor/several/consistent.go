@@ -63,12 +63,12 @@ func (c *transaction) consistent(ctx context.Context, e *execution) error {
 	if err != nil {
 		return err
 	}
-	begin, list := "BEGIN ISOLATION LEVEL REPEATABLE READ", make([]txn.Participant, len(parts))
+	begin, list := "BEGIN ISOLATION LEVEL REPEATABLE READ", make([]*txn.Participant, len(parts))
 	for i, p := range parts {
 		if p.busy != nil {
 			return p.unread()
 		}
-		list[i] = txn.Participant{Shard: p.shard, Conn: p.conn}
+		list[i] = &txn.Participant{Shard: p.shard, Conn: p.conn}
 	}
 	if c.block {
 		if c.hasNamed() {

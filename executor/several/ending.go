@@ -21,9 +21,9 @@ func (c *transaction) commit() error {
 			return err
 		}
 	}
-	list := make([]txn.Participant, len(open))
+	list := make([]*txn.Participant, len(open))
 	for i, p := range open {
-		list[i] = txn.Participant{Shard: p.shard, Conn: p.conn, Wrote: p.wrote}
+		list[i] = &txn.Participant{Shard: p.shard, Conn: p.conn, Wrote: p.wrote}
 	}
 	committed, frames, err := c.shared.transactions.Commit(c.ctx, list)
 	if err == nil && !committed && first != nil {
@@ -145,7 +145,7 @@ func (c *transaction) joins(ctx context.Context, p *part, write bool) error {
 			return c.canWriteLent(ctx)
 		}
 		if q != p && q.wrote {
-			return c.shared.transactions.CanWrite(ctx, []txn.Participant{{Shard: q.shard, Conn: q.conn}, {Shard: p.shard, Conn: p.conn}})
+			return c.shared.transactions.CanWrite(ctx, []*txn.Participant{{Shard: q.shard, Conn: q.conn}, {Shard: p.shard, Conn: p.conn}})
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func (c *transaction) borrowLent(ctx context.Context, shard string, write bool) 
 // canWriteLent is asked before rows are written on a second shard of an owner's transaction: all of its shards have to
 // be able to prepare it, with the definitions that it has made.
 func (c *transaction) canWriteLent(ctx context.Context) error {
-	var all []txn.Participant
+	var all []*txn.Participant
 	for _, s := range c.host.Snapshot().Shards() {
 		if !s.Can().PreparesDefinitions {
 			return sqlstate.Refusal("CLV-0213", "writes on several shards in a transaction with a schema change need shards that can prepare both, and %s is a SQLite file", s.Name).
@@ -67,7 +67,7 @@ func (c *transaction) canWriteLent(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, txn.Participant{Shard: p.shard, Conn: p.conn})
+		all = append(all, &txn.Participant{Shard: p.shard, Conn: p.conn})
 	}
 	return c.shared.transactions.CanWrite(ctx, all)
 }

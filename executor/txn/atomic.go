@@ -30,7 +30,7 @@ const (
 
 // view is one shard's part in an atomic read.
 type view struct {
-	Participant
+	*Participant
 	records txnrecord.Records
 	before  string // a snapshot from before all that are read from
 	taken   bool   // it is in a transaction whose snapshot is taken
@@ -48,7 +48,7 @@ type view struct {
 //
 // Errors: 40001 if no fitting snapshots were found in time; 57014 when ctx ends;
 // 57P03 when a shard is lost.
-func (t *Transactions) Snapshots(ctx context.Context, parts []Participant, begin string) error {
+func (t *Transactions) Snapshots(ctx context.Context, parts []*Participant, begin string) error {
 	views := make([]*view, len(parts))
 	for i, p := range parts {
 		views[i] = &view{Participant: p, records: t.records(p.Shard)}
@@ -70,9 +70,9 @@ func (t *Transactions) Snapshots(ctx context.Context, parts []Participant, begin
 }
 
 func (t *Transactions) snapshots(ctx context.Context, views []*view, begin string) error {
-	all := make([]*Participant, len(views))
+	all := make([]*voter, len(views))
 	for i, v := range views {
-		all[i] = &v.Participant
+		all[i] = &voter{Participant: v.Participant}
 	}
 	defer interruptible(ctx, all)()
 	var started time.Time

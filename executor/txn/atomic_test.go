@@ -19,7 +19,7 @@ const repeatableRead = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 // sum reads all balances; tx nil is without atomic reads.
 func (b *bank) sum(ctx context.Context, tx *Transactions, shards ...int) (total int, err error) {
-	var parts []Participant
+	var parts []*Participant
 	defer func() {
 		for _, p := range parts {
 			if !p.Conn.Broken() && p.Conn.Status() != 'I' {
@@ -38,7 +38,7 @@ func (b *bank) sum(ctx context.Context, tx *Transactions, shards ...int) (total 
 		if err != nil {
 			return 0, err
 		}
-		parts = append(parts, Participant{Shard: shardName(i), Conn: c})
+		parts = append(parts, &Participant{Shard: shardName(i), Conn: c})
 	}
 	if tx != nil {
 		if err := tx.Snapshots(ctx, parts, repeatableRead); err != nil {
@@ -152,7 +152,7 @@ func testAtomicReads(t *testing.T, b *bank) {
 		work.Go(func() {
 			for i := range each {
 				id := 10 + (w*each+i)%accounts
-				var parts []Participant
+				var parts []*Participant
 				// In the order of shards: a SQLite file is locked as a whole.
 				for k := range 2 {
 					shard, amount := min((w+i)%3, (w+i+1)%3), -1
@@ -167,7 +167,7 @@ func testAtomicReads(t *testing.T, b *bank) {
 						t.Error(err)
 						return
 					}
-					parts = append(parts, Participant{Shard: shardName(shard), Conn: c, Wrote: true})
+					parts = append(parts, &Participant{Shard: shardName(shard), Conn: c, Wrote: true})
 				}
 				if err := tx.CanWrite(ctx, parts); err != nil {
 					t.Error(err)

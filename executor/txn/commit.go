@@ -16,19 +16,29 @@ import (
 	"github.com/cleavedb/cleave/telemetry"
 )
 
-// transaction is one that is being committed on several shards; the package has its states.
-type transaction struct {
-	id      txid
-	cluster string
-	began   time.Time
-	names   []string // of the shards that write
-	decider *Participant
-	others  []*Participant // that wrote, to be prepared
-	readers []*Participant
-	left    bool // something is, or may be, still prepared
+// commitment is a transaction that is being committed on several shards; the package has its states.
+type commitment struct {
+	id           txid
+	cluster      string
+	began        time.Time
+	names        []string // of the shards that write
+	coordinating *voter
+	others       []*voter // that wrote, to be prepared
+	readers      []*voter
+	left         bool // something is, or may be, still prepared
 	// frames are the notices of all shards and what the first reported.
 	frames []byte
 	aside  func(frame []byte)
+}
+
+// voter is a participant while the transaction is committed.
+type voter struct {
+	*Participant
+
+	gid      string // of what is prepared
+	prepared bool   // or it may be
+	asked    bool   // an answer is outstanding
+	err      error  // the last answer's
 }
 
 // errCrash is what a test's step returns to stop everything where it is.
@@ -42,15 +52,15 @@ var errCrash = errors.New("several: stopped here")
 // An error with code 08007 means that it is committed everywhere or nowhere, but
 // not known yet which; after any other error nothing is committed anywhere. The
 // end of ctx stops it only until it is decided.
-func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committed bool, frames []byte, err error) {
-	x := &transaction{began: time.Now()}
+func (t *Transactions) Commit(ctx context.Context, parts []*Participant) (committed bool, frames []byte, err error) {
+	x := &commitment{began: time.Now()}
 	for _, p := range parts {
-		s := &p
+		s := &voter{Participant: p}
 		switch {
 		case !p.Wrote:
 			x.readers = append(x.readers, s)
-		case x.decider == nil:
-			x.decider = s
+		case x.coordinating == nil:
+			x.coordinating = s
 		default:
 			x.others = append(x.others, s)
 		}
@@ -60,7 +70,7 @@ func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committ
 		committed, err = t.commitOne(ctx, x)
 		return committed, x.frames, err
 	}
-	for _, s := range append([]*Participant{x.decider}, x.others...) {
+	for _, s := range append([]*voter{x.coordinating}, x.others...) {
 		x.names = append(x.names, s.Shard)
 	}
 	x.id = t.newID()
@@ -79,7 +89,7 @@ func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committ
 
 // commitRegistered is commitAll of a transaction that recovery leaves alone meanwhile. After a fault of the
 // router's own recovery settles it at once: what is prepared holds locks.
-func (t *Transactions) commitRegistered(ctx context.Context, x *transaction) (committed bool, err error) {
+func (t *Transactions) commitRegistered(ctx context.Context, x *commitment) (committed bool, err error) {
 	t.mu.Lock()
 	t.active[x.id] = x
 	t.mu.Unlock()
@@ -99,7 +109,7 @@ func (t *Transactions) commitRegistered(ctx context.Context, x *transaction) (co
 
 // collect gathers what the client is to hear: notices of each shard, and the
 // parameters that the first reports (all report the same).
-func (x *transaction) collect(parts []Participant) {
+func (x *commitment) collect(parts []*Participant) {
 	x.aside = func(frame []byte) {
 		if len(x.frames)+len(frame) > asideMax {
 			return
@@ -112,7 +122,7 @@ func (x *transaction) collect(parts []Participant) {
 const asideMax = 1 << 20
 
 // notices keeps the notices alone.
-func (x *transaction) notices(frame []byte) {
+func (x *commitment) notices(frame []byte) {
 	if wire.Frame(frame).Type() == wire.NoticeResponse {
 		x.aside(frame)
 	}
@@ -120,12 +130,12 @@ func (x *transaction) notices(frame []byte) {
 
 // commitOne commits where at most one part wrote: nothing is added to it. Those that only read follow it: what a session set on them
 // is rolled back where the writer is.
-func (t *Transactions) commitOne(ctx context.Context, x *transaction) (committed bool, err error) {
-	if x.decider == nil {
+func (t *Transactions) commitOne(ctx context.Context, x *commitment) (committed bool, err error) {
+	if x.coordinating == nil {
 		committed, _ = t.end(ctx, x, x.readers)
 		return committed, nil
 	}
-	if committed, err = t.end(ctx, x, []*Participant{x.decider}); !committed || err != nil {
+	if committed, err = t.end(ctx, x, []*voter{x.coordinating}); !committed || err != nil {
 		t.abort(x)
 		return false, err
 	}
@@ -133,9 +143,9 @@ func (t *Transactions) commitOne(ctx context.Context, x *transaction) (committed
 	return true, nil
 }
 
-// end sends COMMIT to participants at once. committed: all of them answered that. The error is the decider's; one that only read has
+// end sends COMMIT to participants at once. committed: all of them answered that. The error is the coordinating's; one that only read has
 // nothing to take back.
-func (t *Transactions) end(ctx context.Context, x *transaction, all []*Participant) (committed bool, err error) {
+func (t *Transactions) end(ctx context.Context, x *commitment, all []*voter) (committed bool, err error) {
 	defer interruptible(ctx, all)()
 	for _, s := range all {
 		s.ask("COMMIT")
@@ -143,14 +153,14 @@ func (t *Transactions) end(ctx context.Context, x *transaction, all []*Participa
 	committed = true
 	for i, s := range all {
 		aside := x.notices
-		if i == 0 && (s == x.decider || x.decider == nil) {
+		if i == 0 && (s == x.coordinating || x.coordinating == nil) {
 			aside = x.aside
 		}
 		res := s.answer(aside)
 		switch {
 		case s.err == nil:
 			committed = committed && res.Tag == "COMMIT"
-		case s == x.decider:
+		case s == x.coordinating:
 			committed, err = false, s.failed(true)
 		case engine.Lost(s.err) == nil:
 			t.log.Warn("a part that only read was not ended cleanly", "shard", s.Shard, "error", s.err)
@@ -160,7 +170,7 @@ func (t *Transactions) end(ctx context.Context, x *transaction, all []*Participa
 	return committed, err
 }
 
-func (t *Transactions) commitAll(ctx context.Context, x *transaction) (committed bool, err error) {
+func (t *Transactions) commitAll(ctx context.Context, x *commitment) (committed bool, err error) {
 	if err := t.prepare(ctx, x); err != nil {
 		if errors.Is(err, errCrash) {
 			return false, x.crash()
@@ -168,7 +178,7 @@ func (t *Transactions) commitAll(ctx context.Context, x *transaction) (committed
 		t.abort(x)
 		return false, err
 	}
-	if err := t.at("decide", x.decider.Shard); err != nil {
+	if err := t.at("decide", x.coordinating.Shard); err != nil {
 		return false, x.crash()
 	}
 	t.gate.enter()
@@ -204,26 +214,26 @@ func (t *Transactions) at(step, shard string) error {
 
 // crash leaves everything as it is: open transactions end with their
 // conversations, prepared ones stay.
-func (x *transaction) crash() error {
+func (x *commitment) crash() error {
 	for _, s := range x.all() {
 		s.Conn.Break()
 	}
 	return errCrash
 }
 
-func (x *transaction) all() []*Participant {
-	all := []*Participant{x.decider}
+func (x *commitment) all() []*voter {
+	all := []*voter{x.coordinating}
 	return append(append(all, x.others...), x.readers...)
 }
 
 // prepare prepares all writing parts but the one that decides.
-func (t *Transactions) prepare(ctx context.Context, x *transaction) error {
+func (t *Transactions) prepare(ctx context.Context, x *commitment) error {
 	defer interruptible(ctx, x.others)()
 	for i, s := range x.others {
 		if err := t.at("prepare", s.Shard); err != nil {
 			return err
 		}
-		s.gid = gid{cluster: x.cluster, id: x.id, n: i + 1, decider: x.decider.Shard}.String()
+		s.gid = gid{cluster: x.cluster, id: x.id, n: i + 1, coordinating: x.coordinating.Shard}.String()
 		s.ask(t.records(s.Shard).Record(x.id.String(), x.names) + ";PREPARE TRANSACTION " + executor.QuoteLiteral(s.gid))
 		if t.step != nil {
 			s.prepareAnswer(x) // one after the other, so that the steps are what they say
@@ -245,7 +255,7 @@ func (t *Transactions) prepare(ctx context.Context, x *transaction) error {
 	return first
 }
 
-func (s *Participant) prepareAnswer(x *transaction) {
+func (s *voter) prepareAnswer(x *commitment) {
 	if !s.asked {
 		return
 	}
@@ -268,14 +278,14 @@ func lostUndecided(shard string, cause error) error {
 	return e.WithHint("nothing was committed: run the transaction again")
 }
 
-// decide commits the deciding part together with the decision.
-func (t *Transactions) decide(ctx context.Context, x *transaction) (committed bool, err error) {
-	s := x.decider
+// decide commits the coordinating shard together with the decision.
+func (t *Transactions) decide(ctx context.Context, x *commitment) (committed bool, err error) {
+	s := x.coordinating
 	if time.Since(x.began) > prepareMax {
 		return false, sqlstate.New(sqlstate.QueryCanceled, "preparing the transaction on %d shards took longer than %v: it was rolled back", len(x.names), prepareMax).
 			WithHint("checks that are deferred to the end of the transaction may take long: SET CONSTRAINTS ALL IMMEDIATE before COMMIT")
 	}
-	end := interruptible(ctx, []*Participant{s})
+	end := interruptible(ctx, []*voter{s})
 	// The time counts from the beginning: this process may be stopped right here for
 	// longer than a decision against the transaction is kept.
 	s.ask(t.records(s.Shard).Decide(x.id.String(), x.names, x.began.Add(decideMax)) + ";COMMIT")
@@ -327,7 +337,7 @@ func (t *Transactions) decide(ctx context.Context, x *transaction) (committed bo
 
 // finish commits what is prepared. The decision stands: what cannot be reached in
 // time is left to Run.
-func (t *Transactions) finish(x *transaction) error {
+func (t *Transactions) finish(x *commitment) error {
 	deadline := time.Now().Add(finishMax)
 	for _, s := range x.others {
 		if err := t.at("commit", s.Shard); err != nil {
@@ -359,7 +369,7 @@ func (t *Transactions) finish(x *transaction) error {
 
 // finishAnew commits in other conversations what is still prepared where the transaction's own broke, until the deadline: a client that
 // is told of its COMMIT is to see it on every shard that answers.
-func (t *Transactions) finishAnew(x *transaction, deadline time.Time) {
+func (t *Transactions) finishAnew(x *commitment, deadline time.Time) {
 	if !x.left {
 		return
 	}
@@ -381,10 +391,10 @@ func (t *Transactions) finishAnew(x *transaction, deadline time.Time) {
 		})
 	}
 	all.Wait()
-	x.left = slices.ContainsFunc(x.others, func(s *Participant) bool { return s.prepared })
+	x.left = slices.ContainsFunc(x.others, func(s *voter) bool { return s.prepared })
 }
 
-func (x *transaction) committedPart(s *Participant) {
+func (x *commitment) committedPart(s *voter) {
 	if !s.asked {
 		x.left = x.left || s.prepared // it could not be asked
 		return
@@ -402,9 +412,9 @@ func (x *transaction) committedPart(s *Participant) {
 	s.prepared = false
 }
 
-// abort rolls everything back: the deciding part first, after which nobody can
+// abort rolls everything back: the coordinating shard first, after which nobody can
 // commit the transaction.
-func (t *Transactions) abort(x *transaction) {
+func (t *Transactions) abort(x *commitment) {
 	deadline := time.Now().Add(finishMax)
 	for _, s := range x.all() {
 		if s.Conn.Broken() {
@@ -434,13 +444,13 @@ func (t *Transactions) abort(x *transaction) {
 
 // clean breaks the conversations that are not outside of a transaction, and
 // takes the deadlines off the others.
-func (x *transaction) clean() {
+func (x *commitment) clean() {
 	for _, s := range x.all() {
 		s.clean()
 	}
 }
 
-func (s *Participant) clean() {
+func (s *voter) clean() {
 	if s.Conn.Broken() || s.Conn.Status() != 'I' || s.asked || s.Conn.SetDeadline(time.Time{}) != nil {
 		s.Conn.Break()
 	}
@@ -461,7 +471,7 @@ func RollBack(conns []*executor.Conn) {
 	}
 }
 
-func (s *Participant) ask(sql string) {
+func (s *voter) ask(sql string) {
 	if s.Conn.Broken() {
 		s.err = fmt.Errorf("several: %w", &engine.LostError{Shard: s.Shard, Err: errors.New("the conversation was broken before")})
 		return
@@ -472,7 +482,7 @@ func (s *Participant) ask(sql string) {
 }
 
 // answer reads the answer to what was asked, if that could be asked.
-func (s *Participant) answer(aside func(frame []byte)) *engine.Result {
+func (s *voter) answer(aside func(frame []byte)) *engine.Result {
 	if !s.asked {
 		return nil
 	}
@@ -484,7 +494,7 @@ func (s *Participant) answer(aside func(frame []byte)) *engine.Result {
 
 // failed is the error of a part for the client; inFlight says that a COMMIT may
 // have landed.
-func (s *Participant) failed(inFlight bool) error {
+func (s *voter) failed(inFlight bool) error {
 	if s.Conn.Broken() {
 		return s.Conn.Lost(s.err, inFlight)
 	}
@@ -495,7 +505,7 @@ func (s *Participant) failed(inFlight bool) error {
 
 // interruptible asks the shards to stop when ctx ends, until the returned
 // function is called. One that does not answer that loses the conversation.
-func interruptible(ctx context.Context, sides []*Participant) (end func()) {
+func interruptible(ctx context.Context, voters []*voter) (end func()) {
 	if ctx.Done() == nil {
 		return func() {}
 	}
@@ -505,7 +515,7 @@ func interruptible(ctx context.Context, sides []*Participant) (end func()) {
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
 		defer cancel()
 		var all sync.WaitGroup
-		for _, s := range sides {
+		for _, s := range voters {
 			all.Go(func() {
 				_ = s.Conn.SetDeadline(time.Now().Add(cancelGrace)) // a Conn that fails here is broken already
 				_ = s.Conn.Cancel(limit)                            // the deadline ends it as well
@@ -518,7 +528,7 @@ func interruptible(ctx context.Context, sides []*Participant) (end func()) {
 			return
 		}
 		<-finished // a Cancel under way must not hit the next statement
-		for _, s := range sides {
+		for _, s := range voters {
 			if s.Conn.SetDeadline(time.Time{}) != nil {
 				s.Conn.Break()
 			}

@@ -243,9 +243,9 @@ func TestKilledShard(t *testing.T) {
 func (b *bank) kill(t *testing.T, servers []*localpg.Server, victim int, at string, want *string) {
 	t.Helper()
 	what := fmt.Sprintf("shard %d killed at %q", victim, at)
-	// What is not prepared is lost; the deciding shard never is.
+	// What is not prepared is lost; the coordinating shard never is.
 	lost := !decidedAt(at) && (victim == 0 || slices.Index(steps, at) <= slices.Index(steps, fmt.Sprint("prepare shard-", victim)))
-	// While the deciding shard is away nobody knows. Only one case waits that long.
+	// While the coordinating shard is away nobody knows. Only one case waits that long.
 	away := at == "decide shard-0" || victim != 0
 	tx := b.transactions()
 	tx.onStep(at, func() error {
@@ -280,7 +280,7 @@ func (b *bank) kill(t *testing.T, servers []*localpg.Server, victim int, at stri
 }
 
 // beginSoon is begin with shards that may just have come back.
-func (b *bank) beginSoon() []Participant {
+func (b *bank) beginSoon() []*Participant {
 	b.t.Helper()
 	for end := time.Now().Add(waitfor.Max); ; time.Sleep(20 * time.Millisecond) {
 		parts, err := begin(b.ex, len(b.urls))

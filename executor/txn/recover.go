@@ -114,7 +114,7 @@ func (r *Recovery) look(ctx context.Context, cluster string, shards []shardmap.S
 			}
 			l := byID[g.id]
 			if l == nil {
-				l = &leftover{id: g.id, InDoubt: InDoubt{ID: g.id.String(), Decider: g.decider, State: "in doubt"}}
+				l = &leftover{id: g.id, InDoubt: InDoubt{ID: g.id.String(), Decider: g.coordinating, State: "in doubt"}}
 				byID[g.id] = l
 				found = append(found, l)
 			}
@@ -290,14 +290,14 @@ func (r *Recovery) execAs(ctx context.Context, shard, role, sql string) (*engine
 }
 
 // resolve returns whether a transaction was committed, and if it was not decided,
-// makes sure that it never will be: its id is in the deciding shard's table then, and
+// makes sure that it never will be: its id is in the coordinating shard's table then, and
 // the coordinator's own INSERT fails. If the coordinator's INSERT is under way, this
 // one waits for its end.
-func (r *Recovery) resolve(ctx context.Context, snap *shardmap.Snapshot, id txid, decider string) (committed bool, err error) {
-	records := recordsOn(snap, decider)
-	conn, release, err := r.Connect(ctx, decider)
+func (r *Recovery) resolve(ctx context.Context, snap *shardmap.Snapshot, id txid, coordinating string) (committed bool, err error) {
+	records := recordsOn(snap, coordinating)
+	conn, release, err := r.Connect(ctx, coordinating)
 	if err != nil {
-		return false, onShard(err, decider)
+		return false, onShard(err, coordinating)
 	}
 	broken := true
 	defer func() { release(broken) }()
@@ -319,11 +319,11 @@ func (r *Recovery) resolve(ctx context.Context, snap *shardmap.Snapshot, id txid
 	}
 	if err != nil {
 		broken = !isAnswer(err)
-		return false, onShard(err, decider)
+		return false, onShard(err, coordinating)
 	}
 	broken = false
 	if len(res.Rows) != 1 || res.Rows[0][0].Null {
-		return false, sqlstate.New(sqlstate.DataCorrupted, "shard %s has no decision on transaction %s where one was just written", decider, id).OnShard(decider)
+		return false, sqlstate.New(sqlstate.DataCorrupted, "shard %s has no decision on transaction %s where one was just written", coordinating, id).OnShard(coordinating)
 	}
 	return res.Rows[0][0].String == "t", nil
 }
@@ -357,7 +357,7 @@ func (t *Transactions) List(ctx context.Context) ([]InDoubt, error) {
 	defer t.mu.Unlock()
 	for id, x := range t.active {
 		if !slices.ContainsFunc(found, func(d InDoubt) bool { return d.ID == id.String() }) {
-			found = append(found, InDoubt{ID: id.String(), Decider: x.decider.Shard, Age: time.Since(x.began), State: "active"})
+			found = append(found, InDoubt{ID: id.String(), Decider: x.coordinating.Shard, Age: time.Since(x.began), State: "active"})
 		}
 	}
 	return found, nil
@@ -376,8 +376,8 @@ func (t *Transactions) connect(ctx context.Context, shard string) (engine.Conn, 
 	return conn, func(bool) { _ = conn.Close() }, nil // nothing is lost with it
 }
 
-func (t *Transactions) resolve(ctx context.Context, id txid, decider string) (bool, error) {
-	return t.recovery().resolve(ctx, t.ex.Snapshot(), id, decider)
+func (t *Transactions) resolve(ctx context.Context, id txid, coordinating string) (bool, error) {
+	return t.recovery().resolve(ctx, t.ex.Snapshot(), id, coordinating)
 }
 
 // Wake makes Run look at once.

@@ -29,7 +29,7 @@ import (
 const (
 	// prepareMax is how long after its first PREPARE a transaction may be decided.
 	prepareMax = time.Minute
-	// decideMax is by how much the deciding shard's clock may differ from this
+	// decideMax is by how much the coordinating shard's clock may differ from this
 	// process's before it refuses every decision.
 	decideMax = 12 * time.Hour
 	// finishMax bounds what the client waits for after the decision: the other
@@ -47,11 +47,6 @@ type Participant struct {
 	// Wrote says that it may have written, or holds row locks that others must not
 	// get before the transaction has ended everywhere.
 	Wrote bool
-
-	gid      string // of what is prepared
-	prepared bool   // or it may be
-	asked    bool   // an answer is outstanding
-	err      error  // the last answer's
 }
 
 // TransactionsOptions are what Transactions are made of.
@@ -85,7 +80,7 @@ type Transactions struct {
 	changes    []txid
 
 	mu     sync.Mutex
-	active map[txid]*transaction
+	active map[txid]*commitment
 	// ready are the shards that have the table of records, by their handles.
 	ready map[engine.Shard]bool
 
@@ -102,7 +97,7 @@ type Transactions struct {
 // run beside it, so that nothing is left prepared.
 func NewTransactions(o TransactionsOptions) *Transactions {
 	t := &Transactions{ex: o.Executor, log: telemetry.Log(o.Log), metrics: o.Metrics, wake: make(chan struct{}, 1), schemaLeft: o.SchemaLeft,
-		active: map[txid]*transaction{}, ready: map[engine.Shard]bool{}}
+		active: map[txid]*commitment{}, ready: map[engine.Shard]bool{}}
 	if o.Member == "" {
 		o.Member = rand.Text()
 	}
@@ -144,21 +139,21 @@ func (t *Transactions) newID() (id txid) {
 
 // gid is the global id of one part of a transaction, as PREPARE TRANSACTION takes it:
 //
-//	cleave_<beginning of the cluster's id>_<transaction>_<number of the part>_<deciding shard>
+//	cleave_<beginning of the cluster's id>_<transaction>_<number of the part>_<coordinating shard>
 //
 // It tells a process that finds the part whose it is and where its decision stands. A
 // server's databases share one space of such ids: the number keeps the parts apart.
 type gid struct {
-	cluster string
-	id      txid
-	n       int
-	decider string
+	cluster      string
+	id           txid
+	n            int
+	coordinating string
 }
 
 const gidPrefix = "cleave_"
 
 func (g gid) String() string {
-	return fmt.Sprintf("%s%s_%s_%d_%s", gidPrefix, clusterPart(g.cluster), g.id, g.n, g.decider)
+	return fmt.Sprintf("%s%s_%s_%d_%s", gidPrefix, clusterPart(g.cluster), g.id, g.n, g.coordinating)
 }
 
 // clusterPart is what a gid says of the cluster: a database belongs to one
@@ -187,20 +182,20 @@ func parseGID(s, cluster string) (g gid, ok bool) {
 	if len(parts) != 3 {
 		return g, false
 	}
-	g.cluster, g.decider = cluster, parts[2]
+	g.cluster, g.coordinating = cluster, parts[2]
 	if g.id, ok = parseID(parts[0]); !ok {
 		return g, false
 	}
 	n, err := strconv.Atoi(parts[1])
 	g.n = n
-	return g, err == nil && g.decider != ""
+	return g, err == nil && g.coordinating != ""
 }
 
 // CanWrite reports whether a transaction can write on all these shards and still
 // be committed on all of them or none. Call it before the second one writes, since
 // nothing is undone by the refusal: 0A000 if shards cannot prepare transactions,
 // 57P03 if one cannot be reached.
-func (t *Transactions) CanWrite(ctx context.Context, parts []Participant) error {
+func (t *Transactions) CanWrite(ctx context.Context, parts []*Participant) error {
 	for _, p := range parts {
 		if !p.Conn.CanPrepare() {
 			return cannotPrepare(t.can(p.Shard), p.Shard, parts)
@@ -223,7 +218,7 @@ func (t *Transactions) can(shard string) capability.Set {
 	return sh.Can()
 }
 
-func cannotPrepare(can capability.Set, shard string, parts []Participant) error {
+func cannotPrepare(can capability.Set, shard string, parts []*Participant) error {
 	names := make([]string, len(parts))
 	for i, p := range parts {
 		names[i] = p.Shard

@@ -165,7 +165,7 @@ func (b *bank) age(i int, by string) {
 
 // begin opens a transaction on every shard and takes or gives money there: with
 // three shards -2, +1 and +1.
-func begin(ex *executor.Executor, shards int, read ...int) (parts []Participant, err error) {
+func begin(ex *executor.Executor, shards int, read ...int) (parts []*Participant, err error) {
 	defer func() {
 		if err != nil {
 			for _, p := range parts {
@@ -190,7 +190,7 @@ func begin(ex *executor.Executor, shards int, read ...int) (parts []Participant,
 				sql, wrote = "BEGIN; SELECT balance FROM account", false
 			}
 		}
-		parts = append(parts, Participant{Shard: shardName(i), Conn: c, Wrote: wrote})
+		parts = append(parts, &Participant{Shard: shardName(i), Conn: c, Wrote: wrote})
 		if _, err := c.Exec(sql); err != nil {
 			return parts, err
 		}
@@ -198,7 +198,7 @@ func begin(ex *executor.Executor, shards int, read ...int) (parts []Participant,
 	return parts, nil
 }
 
-func (b *bank) begin(read ...int) []Participant {
+func (b *bank) begin(read ...int) []*Participant {
 	b.t.Helper()
 	parts, err := begin(b.ex, len(b.urls), read...)
 	if err != nil {
@@ -208,7 +208,7 @@ func (b *bank) begin(read ...int) []Participant {
 }
 
 // commit is Commit and release.
-func (b *bank) commit(tx *Transactions, parts []Participant) (bool, error) {
+func (b *bank) commit(tx *Transactions, parts []*Participant) (bool, error) {
 	b.t.Helper()
 	if err := tx.CanWrite(context.Background(), parts); err != nil {
 		b.t.Fatal(err)
@@ -767,7 +767,7 @@ func testLiveOwner(t *testing.T, b *bank) {
 
 func TestGID(t *testing.T) {
 	tx := NewTransactions(TransactionsOptions{Member: "x"})
-	g := gid{cluster: testCluster, id: tx.newID(), n: 17, decider: "eu_west-1"}
+	g := gid{cluster: testCluster, id: tx.newID(), n: 17, coordinating: "eu_west-1"}
 	got, ok := parseGID(g.String(), testCluster)
 	if !ok || got != g {
 		t.Fatalf("%s: %+v", g, got)
@@ -777,7 +777,7 @@ func TestGID(t *testing.T) {
 			t.Errorf("%q was taken for ours", s)
 		}
 	}
-	if n := len(gid{cluster: testCluster, id: g.id, n: 4096, decider: strings.Repeat("x", 63)}.String()); n > 199 {
+	if n := len(gid{cluster: testCluster, id: g.id, n: 4096, coordinating: strings.Repeat("x", 63)}.String()); n > 199 {
 		t.Errorf("%d bytes", n)
 	}
 }

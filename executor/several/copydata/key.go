@@ -73,6 +73,7 @@ type AskError struct {
 	Value  []byte
 }
 
+// Error implements error.
 func (e *AskError) Error() string { return "copydata: a shard has to read the value" }
 
 // Read reads the key of a record. known is false if the record is one that every
