@@ -39,7 +39,7 @@ func (x *commands) prepareSQL(st *planner.Statement) error {
 		}
 		s.oids = oids
 	}
-	if err := x.prepareWords(s); err != nil {
+	if err := x.readInputs(s); err != nil {
 		return err
 	}
 	if err := x.replan(s); err != nil {

@@ -296,7 +296,12 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 			return n
 		}
 	case *pg.Node_AConst:
-		if s := v.AConst.GetSval(); s != nil && reads == wordsParts && holdsWord(s.Sval) {
+		s := v.AConst.GetSval()
+		if s != nil && HasTimeWord(s.Sval) {
+			fail(sqlstate.Refusal("CLV-0626", "the text %s has a word for the time, which each shard could read by its own clock", quoteString(s.Sval)).
+				WithHint("write now() or current_date; if it is no time, compare it with a text: column::text = %s", quoteString(s.Sval)))
+		}
+		if s != nil && reads == wordsParts && holdsWord(s.Sval) {
 			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", quoteString(s.Sval), own.QualifiedName()).
 				WithHint("cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word"))
 		}

@@ -68,14 +68,14 @@ func (a *analyzer) castReads(t *pg.TypeName) wordsIn {
 		return wordsAlone
 	}
 	names := strs(t.GetNames())
-	if len(names) == 1 && numberless[names[0]] && wordTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
+	if len(names) == 1 && numberless[names[0]] && TimeTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
 		return wordsNone // nobody calls a type of times of his own so
 	}
 	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden()) {
 		return wordsOwn
 	}
 	switch name := names[len(names)-1]; {
-	case slices.Contains(slices.Collect(maps.Values(wordTypes)), name), name == "tsrange", name == "tstzrange", name == "daterange",
+	case slices.Contains(slices.Collect(maps.Values(TimeTypes)), name), name == "tsrange", name == "tstzrange", name == "daterange",
 		name == "tsmultirange", name == "tstzmultirange", name == "datemultirange":
 		return wordsInside
 	case strings.HasPrefix(name, "reg"), name == "int4multirange", name == "int8multirange", name == "nummultirange", name == "pg_lsn", name == "tid", name == "xid", name == "xid8", name == "cid":
@@ -101,7 +101,7 @@ func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
 	case nil, *pg.Node_ParamRef, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest:
 		return heldNone
 	case *pg.Node_AConst:
-		if s := v.AConst.GetSval(); s != nil && holdsWord(s.Sval) && !HasTimeWord(s.Sval) {
+		if s := v.AConst.GetSval(); s != nil && holdsWord(s.Sval) {
 			return heldText
 		}
 		return heldNone
@@ -226,7 +226,9 @@ func (a *analyzer) markCast(n *pg.Node, sc *scope) {
 	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
-		if v.TypeCast.Location > 0 && a.castReads(v.TypeCast.TypeName) != wordsNone {
+		if word, _ := clockLiteral(v.TypeCast); word != "" {
+			v.TypeCast.Location = heldNone // see clocked
+		} else if v.TypeCast.Location > 0 && a.castReads(v.TypeCast.TypeName) != wordsNone {
 			if h := a.held(v.TypeCast.Arg, sc); h != 0 {
 				v.TypeCast.Location = h
 			}
@@ -297,7 +299,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		}
 	case *pg.TypeCast:
 		if reads := g.castReads(v.TypeName); v.Location > 0 || v.Location == heldText {
-			if reads != wordsNone && !g.wholeRow(v) {
+			if reads != wordsNone && v.Arg.GetAConst() == nil && !g.wholeRow(v) { // a literal is read before: planner/timeinput.go
 				v.Arg = g.elements(v.Arg, reads, v.Location == heldText)
 			}
 			v.Location = heldNone
@@ -306,7 +308,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		if v.Location <= 0 && v.Location != heldText {
 			return
 		}
-		if reads := g.timeCall(v); reads != wordsNone {
+		if reads := g.timeCall(v); reads != wordsNone && v.Args[0].GetAConst() == nil {
 			v.Args[0], v.Location = g.operand(v.Args[0], reads, v.Location == heldText), heldNone
 		}
 		if own := g.castFunction(v); own != nil {
@@ -417,14 +419,11 @@ func (g *wordGuard) wholeRow(c *pg.TypeCast) bool {
 
 // document looks at the JSON that a function makes a row of: at the fields, if they are known and it is one row.
 func (g *wordGuard) document(n *pg.Node, function string, fields []string) *pg.Node {
-	if n.GetAConst() != nil {
-		return n // looseWords has seen it
-	}
 	typ := "json"
 	if strings.HasPrefix(function, "jsonb") {
 		typ = "jsonb"
 	}
-	if n.GetParamRef() != nil {
+	if n.GetParamRef() != nil || n.GetAConst() != nil {
 		n = castNode(n, typ, nil)
 	}
 	if len(fields) == 0 || strings.HasSuffix(function, "set") || g.onlyOnce(n) {
@@ -469,11 +468,12 @@ func (g *wordGuard) elements(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 
 // operand is a value that fails if it has a word for the time, and else is what it was. text: it is known to be one.
 func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
-	if n.GetAConst() != nil && !holdsWord(n.GetAConst().GetSval().GetSval()) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
+	builtin := reads == wordsAlone || reads == wordsInside
+	document := reads == wordsJSON || reads == wordsXML // in which a letter may be written by its number
+	if n.GetAConst() != nil && !document && !holdsWord(n.GetAConst().GetSval().GetSval()) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
 		return n
 	}
 	plain := func() *pg.Node { return collateC(castNode(clone(n), "text", nil)) }
-	builtin := reads == wordsAlone || reads == wordsInside
 	rows, windows, queries := false, false, false
 	inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
@@ -536,9 +536,6 @@ func collateC(n *pg.Node) *pg.Node {
 // between them. What may be a plain text as well has a word as HasTimeWord means it.
 var wordPatterns = map[wordsIn]string{}
 
-// patterns are all of them: no words themselves, in a text that was made of another one.
-var patterns []string
-
 func init() {
 	words := []string{"now", "today", "tomorrow", "yesterday"}
 	wordPatterns[wordsAlone] = strings.Join(words, "|")
@@ -560,7 +557,6 @@ func init() {
 	wordPatterns[wordsXML] = own + `|&#|<!`
 	wordPatterns[wordsCalled] = wordPatterns[wordsJSON]
 	wordPatterns[wordsParts] = wordPatterns[wordsInside] + `|\\u00[4-7]`
-	patterns = slices.Collect(maps.Values(wordPatterns))
 }
 
 // guarding reports whether the texts of this statement are to look: they do so already where it was made of another
