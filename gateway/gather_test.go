@@ -184,6 +184,18 @@ func TestGather(t *testing.T) {
 			}
 		}
 	})
+	t.Run("an error behind rows that are asked for again", func(t *testing.T) {
+		exec(t, conn, "CREATE TYPE pair AS (a text, b int)") // it has another number on each shard: rows come as text
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(ctx) }()
+		exec(t, conn, "SELECT count(*) FROM big")
+		if got := code(conn, "SELECT count(DISTINCT ROW(repeat('x', 1000), 1 / (id - 4900))::pair) FROM big"); got != "22012" {
+			t.Error(got)
+		}
+	})
 	if left := cl.leftovers(t); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -214,7 +214,9 @@ func (g *gather) faithful(r *fetched, active []*turn) error {
 		return nil
 	}
 	for _, t := range active {
-		t.s.stop()
+		if t.s.stop(); t.s.err != nil && t.p.begun {
+			return refused(t.s.err, false, g.e.st) // its transaction is aborted; 42883: there is no binary form
+		}
 	}
 	if r.format == 0 && unsure {
 		if err := g.c.faithful(active[0].p, r.fields, r.as); err != nil {
