@@ -60,8 +60,8 @@ const (
 )
 
 // castReads is that of the type of a cast.
-func (a *analyzer) castReads(t *pg.TypeName) wordsIn {
-	switch a.readsType(t) {
+func (ty *typer) castReads(t *pg.TypeName) wordsIn {
+	switch ty.readsType(t) {
 	case readsText:
 		return wordsNone
 	case readsTime:
@@ -71,7 +71,7 @@ func (a *analyzer) castReads(t *pg.TypeName) wordsIn {
 	if len(names) == 1 && numberless[names[0]] && TimeTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
 		return wordsNone // nobody calls a type of times of his own so
 	}
-	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden()) {
+	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden()) {
 		return wordsOwn
 	}
 	switch name := names[len(names)-1]; {
@@ -96,7 +96,7 @@ var textGiven = wordSet(`btrim chr concat concat_ws format initcap left lpad ltr
 var rowTexts = wordSet(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`)
 
 // held says what is known of the operand of a cast: heldText, heldNone, or 0 for nothing.
-func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
+func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 	switch v := n.GetNode().(type) {
 	case nil, *pg.Node_ParamRef, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest:
 		return heldNone
@@ -107,34 +107,34 @@ func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
 		return heldNone
 	case *pg.Node_TypeCast:
 		switch names := strs(v.TypeCast.TypeName.GetNames()); {
-		case a.castReads(v.TypeCast.TypeName) == wordsOwn:
+		case ty.castReads(v.TypeCast.TypeName) == wordsOwn:
 			return 0
 		case !textType(v.TypeCast.TypeName) && !(len(names) > 0 && textual(names[len(names)-1])):
 			return heldNone
 		case len(v.TypeCast.TypeName.ArrayBounds) > 0:
 			return 0
-		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && a.held(v.TypeCast.Arg, sc) == heldNone:
-			return a.held(v.TypeCast.Arg, sc)
+		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && ty.held(v.TypeCast.Arg, sc) == heldNone:
+			return ty.held(v.TypeCast.Arg, sc)
 		}
 		return heldText
 	case *pg.Node_AArrayExpr:
-		return a.heldAll(v.AArrayExpr.Elements, sc)
+		return ty.heldAll(v.AArrayExpr.Elements, sc)
 	case *pg.Node_RowExpr:
-		return a.heldAll(v.RowExpr.Args, sc)
+		return ty.heldAll(v.RowExpr.Args, sc)
 	case *pg.Node_CoalesceExpr:
-		return a.heldAll(v.CoalesceExpr.Args, sc)
+		return ty.heldAll(v.CoalesceExpr.Args, sc)
 	case *pg.Node_MinMaxExpr:
-		return a.heldAll(v.MinMaxExpr.Args, sc)
+		return ty.heldAll(v.MinMaxExpr.Args, sc)
 	case *pg.Node_CaseExpr:
 		all := []*pg.Node{v.CaseExpr.Defresult}
 		for _, w := range v.CaseExpr.Args {
 			all = append(all, w.GetCaseWhen().GetResult())
 		}
-		return a.heldAll(all, sc)
+		return ty.heldAll(all, sc)
 	case *pg.Node_AExpr:
 		switch op := operator(v.AExpr); {
 		case v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_NULLIF:
-			return a.held(v.AExpr.Lexpr, sc)
+			return ty.held(v.AExpr.Lexpr, sc)
 		case v.AExpr.Kind != pg.A_Expr_Kind_AEXPR_OP || len(v.AExpr.Name) != 1:
 			return 0
 		case op == "->>", op == "#>>":
@@ -144,7 +144,7 @@ func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
 		}
 	case *pg.Node_FuncCall:
 		name, names := callName(v.FuncCall), strs(v.FuncCall.Funcname)
-		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (a.hidden() || a.userFunction(names) != nil) {
+		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (ty.hidden() || ty.userFunction(names) != nil) {
 			return 0
 		}
 		switch args := v.FuncCall.Args; {
@@ -153,12 +153,12 @@ func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
 		case textGiven[name]:
 			return heldText
 		case len(args) > 0 && (name == "min" || name == "max" || name == "lag" || name == "lead" || name == "first_value" || name == "last_value" || name == "nth_value"):
-			return a.held(args[0], sc)
-		case len(args) == 1 && a.timeCall(v.FuncCall) != wordsNone:
+			return ty.held(args[0], sc)
+		case len(args) == 1 && ty.timeCall(v.FuncCall) != wordsNone:
 			return heldNone
 		}
 	}
-	switch oid := a.typeOf(n, sc); oid {
+	switch oid := ty.typeOf(n, sc); oid {
 	case oidText, oidVarchar, oidBpchar, oidName:
 		return heldText
 	case oidUnknown, 0:
@@ -179,13 +179,13 @@ const (
 var textArrays = map[uint32]bool{1002: true, 1003: true, 1009: true, 1014: true, 1015: true, 2287: true, 2275: true, 18: true}
 
 // heldAll is held of one of several values: texts and constants among them are texts.
-func (a *analyzer) heldAll(list []*pg.Node, sc *scope) int32 {
+func (ty *typer) heldAll(list []*pg.Node, sc *scope) int32 {
 	out := int32(heldNone)
 	for _, n := range list {
-		if n == nil || n.GetAConst() != nil && a.held(n, sc) == heldNone {
+		if n == nil || n.GetAConst() != nil && ty.held(n, sc) == heldNone {
 			continue
 		}
-		switch h := a.held(n, sc); {
+		switch h := ty.held(n, sc); {
 		case h == 0 || n.GetParamRef() != nil:
 			return 0
 		case h == heldText:
@@ -196,9 +196,9 @@ func (a *analyzer) heldAll(list []*pg.Node, sc *scope) int32 {
 }
 
 // timeCall says how a call that is a cast reads its argument: date(t).
-func (a *analyzer) timeCall(f *pg.FuncCall) wordsIn {
+func (ty *typer) timeCall(f *pg.FuncCall) wordsIn {
 	how := castCall(f)
-	if how != wordsNone && a.userFunction(strs(f.Funcname)) != nil {
+	if how != wordsNone && ty.userFunction(strs(f.Funcname)) != nil {
 		return wordsNone
 	}
 	return how
@@ -220,22 +220,22 @@ func castCall(f *pg.FuncCall) wordsIn {
 }
 
 // markCast notes what is known of the operand of a cast, where its scope is at hand.
-func (a *analyzer) markCast(n *pg.Node, sc *scope) {
-	if a.second == nil {
+func (b *binder) markCast(n *pg.Node, sc *scope) {
+	if b.second == nil {
 		return
 	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
 		if word, _ := clockLiteral(v.TypeCast); word != "" {
 			v.TypeCast.Location = heldNone // see clocked
-		} else if v.TypeCast.Location > 0 && a.castReads(v.TypeCast.TypeName) != wordsNone {
-			if h := a.held(v.TypeCast.Arg, sc); h != 0 {
+		} else if v.TypeCast.Location > 0 && b.castReads(v.TypeCast.TypeName) != wordsNone {
+			if h := b.held(v.TypeCast.Arg, sc); h != 0 {
 				v.TypeCast.Location = h
 			}
 		}
 	case *pg.Node_FuncCall:
-		if v.FuncCall.Location > 0 && a.timeCall(v.FuncCall) != wordsNone {
-			if h := a.held(v.FuncCall.Args[0], sc); h != 0 {
+		if v.FuncCall.Location > 0 && b.timeCall(v.FuncCall) != wordsNone {
+			if h := b.held(v.FuncCall.Args[0], sc); h != 0 {
 				v.FuncCall.Location = h
 			}
 		}
@@ -251,7 +251,7 @@ func holdsWord(s string) bool {
 // guarded has the casts of a tree look at what they read. It changes the tree.
 func (a *analyzer) guarded(n *pg.Node) {
 	if a.second != nil && a.second.guard {
-		g := &wordGuard{a}
+		g := &wordGuard{&a.typer}
 		g.message(n.ProtoReflect())
 	}
 }
@@ -277,7 +277,7 @@ func (a *analyzer) guards(n *pg.Node) bool {
 	return !sameNode(n, c)
 }
 
-type wordGuard struct{ *analyzer }
+type wordGuard struct{ *typer }
 
 // message goes through a message, what is below first.
 func (g *wordGuard) message(m protoreflect.Message) {
