@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/wiring"
@@ -87,12 +88,12 @@ func (a *app) printFindings(findings []admin.Finding) error {
 		if f.Shard != "" && !strings.Contains(what, f.Shard) {
 			what = "shard " + f.Shard + ": " + what
 		}
-		fmt.Fprintf(a.stdout, "%-8s %s\n", f.Level, printable(what))
+		fmt.Fprintf(a.stdout, "%-8s %s\n", f.Level, terminal.Printable(what))
 		if f.Done != "" {
-			fmt.Fprintf(a.stdout, "%-8s done: %s\n", "", printable(f.Done))
+			fmt.Fprintf(a.stdout, "%-8s done: %s\n", "", terminal.Printable(f.Done))
 		}
 		if f.Next != "" {
-			fmt.Fprintf(a.stdout, "%-8s next: %s\n", "", printable(f.Next))
+			fmt.Fprintf(a.stdout, "%-8s next: %s\n", "", terminal.Printable(f.Next))
 		}
 	}
 	return nil
@@ -297,8 +298,8 @@ func (d *diagnosis) router(ctx context.Context, address string) {
 	switch {
 	case err == nil:
 		d.add(levelOK, "the router answers at "+address, "")
-	case splitErr == nil && sqlstate.CodeOf(serverError(err)) != sqlstate.InternalError:
-		d.fail(serverError(err))
+	case splitErr == nil && sqlstate.CodeOf(terminal.ServerError(err)) != sqlstate.InternalError:
+		d.fail(terminal.ServerError(err))
 	default:
 		d.add(levelError, fmt.Sprintf("the router at %s does not answer: %v", address, err), "look at the log of the process, and whether a firewall guards "+host)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -67,7 +68,7 @@ a .pgpass file instead.`,
 				return a.printJSON(res)
 			}
 			for _, w := range res.Warnings {
-				fmt.Fprintf(a.stderr, "warning: %s\n", printable(w))
+				fmt.Fprintf(a.stderr, "warning: %s\n", terminal.Printable(w))
 			}
 			_, err = fmt.Fprintf(a.stdout, "cluster %s: %d %s, map version %d\n", res.Cluster, len(req.Shards), plural(len(req.Shards), "shard"), res.Version)
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -73,7 +74,7 @@ func (a *app) printMap(m *shardmap.State, shown []shardmap.Keyspace) error {
 		for i, t := range ks.Types {
 			types[i] = t.String()
 		}
-		fmt.Fprintf(a.stdout, "\nkeyspace %s: %s of (%s)\n", printable(ks.Name), ks.Strategy, strings.Join(types, ", "))
+		fmt.Fprintf(a.stdout, "\nkeyspace %s: %s of (%s)\n", terminal.Printable(ks.Name), ks.Strategy, strings.Join(types, ", "))
 		var rows [][]string
 		for i, r := range ks.Ranges {
 			rows = append(rows, []string{index.RangeText(i), r.Shard, strconv.FormatUint(r.Epoch, 10)})
@@ -84,7 +85,7 @@ func (a *app) printMap(m *shardmap.State, shown []shardmap.Keyspace) error {
 		for _, p := range ks.Pins {
 			rows = append(rows, []string{"pin " + strings.Join(p.Key, ", "), p.Shard, strconv.FormatUint(p.Epoch, 10)})
 		}
-		if err := writeTable(a.stdout, []string{"RANGE", "SHARD", "EPOCH"}, rows); err != nil {
+		if err := terminal.Table(a.stdout, []string{"RANGE", "SHARD", "EPOCH"}, rows); err != nil {
 			return err
 		}
 	}
@@ -163,7 +164,7 @@ Without FROM: the version before the current one.`,
 				_, err = fmt.Fprintln(a.stdout, "no difference")
 			}
 			for _, d := range list {
-				_, err = fmt.Fprintln(a.stdout, printable(d.String()))
+				_, err = fmt.Fprintln(a.stdout, terminal.Printable(d.String()))
 			}
 			return err
 		},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 )
 
 // moveFlags are the flags of commands that move rows.
@@ -280,7 +281,7 @@ func (a *app) begin(cmd *cobra.Command, wait bool, ask func(context.Context, *ap
 	}
 	fmt.Fprintln(a.stdout, head)
 	for _, line := range res.Plan {
-		fmt.Fprintf(a.stdout, "  %s\n", printable(line))
+		fmt.Fprintf(a.stdout, "  %s\n", terminal.Printable(line))
 	}
 	switch {
 	case !res.Done:
@@ -382,7 +383,7 @@ func backText(w *admin.WorkflowInfo) string {
 	const moment = "2006-01-02 15:04:05"
 	text := ""
 	if w.BackLost != "" {
-		text = fmt.Sprintf("it cannot be reversed: %s\n", printable(w.BackLost))
+		text = fmt.Sprintf("it cannot be reversed: %s\n", terminal.Printable(w.BackLost))
 	}
 	if w.RowsUntil != nil {
 		text += fmt.Sprintf("the old rows on %s are deleted at %s; to delete them now: cleave complete %s\n", w.From, w.RowsUntil.Local().Format(moment), w.ID)
@@ -401,7 +402,7 @@ func notBack(w *admin.WorkflowInfo) error {
 	case w.BackLost == "":
 		return fmt.Errorf("%s was not reversed: somebody has ended that\nnext: cleave moves %s", w.ID, w.ID)
 	}
-	return fmt.Errorf("%s was not reversed: %s\nnext: cleave moves %s", w.ID, printable(w.BackLost), w.ID)
+	return fmt.Errorf("%s was not reversed: %s\nnext: cleave moves %s", w.ID, terminal.Printable(w.BackLost), w.ID)
 }
 
 // timeLeft is how long a step will go on, if that is known.
@@ -442,10 +443,10 @@ func progressLine(w *admin.WorkflowInfo) string {
 		fmt.Fprintf(&b, ": %s", strings.Join(w.Children, ", "))
 	}
 	if w.Note != "" {
-		fmt.Fprintf(&b, "; %s", printable(w.Note))
+		fmt.Fprintf(&b, "; %s", terminal.Printable(w.Note))
 	}
 	if w.Error != "" {
-		fmt.Fprintf(&b, " (%s)", printable(w.Error))
+		fmt.Fprintf(&b, " (%s)", terminal.Printable(w.Error))
 	}
 	return b.String()
 }
@@ -480,7 +481,7 @@ first. With an ID it shows one with its history. The same as SELECT * FROM cleav
 					return err
 				}
 				return printList(a, list, "no workflows", []string{"ID", "KIND", "KEYSPACE", "WHAT", "FROM", "TO", "STATE", "SINCE"}, func(w admin.WorkflowInfo) []string {
-					return []string{w.ID, w.Kind, w.Keyspace, w.Part, w.From, w.To, clipped(progressLine(&w)), w.Changed.Local().Format("2006-01-02 15:04:05")}
+					return []string{w.ID, w.Kind, w.Keyspace, w.Part, w.From, w.To, terminal.Clipped(progressLine(&w)), w.Changed.Local().Format("2006-01-02 15:04:05")}
 				})
 			}
 			if wait {
@@ -512,10 +513,10 @@ func printWorkflow(out io.Writer, w *admin.WorkflowInfo) error {
 	if w.To != "" {
 		what += " to " + w.To
 	}
-	fmt.Fprintf(out, "%s: %s\n%s\n", w.ID, printable(what), progressLine(w))
+	fmt.Fprintf(out, "%s: %s\n%s\n", w.ID, terminal.Printable(what), progressLine(w))
 	fmt.Fprint(out, backText(w))
 	for _, l := range w.History {
-		fmt.Fprintf(out, "  %s  %-11s  %s\n", l.At.Local().Format("15:04:05.000"), l.Step, printable(l.What))
+		fmt.Fprintf(out, "  %s  %-11s  %s\n", l.At.Local().Format("15:04:05.000"), l.Step, terminal.Printable(l.What))
 	}
 	return nil
 }
@@ -578,7 +579,7 @@ func wishCommand(a *app, name, short, long string, ask func(*api.Client, context
 			if dry && !a.json {
 				fmt.Fprintf(a.stdout, "%s: %s\nplan:\n", w.ID, progressLine(w))
 				for _, line := range w.Plan {
-					fmt.Fprintf(a.stdout, "  %s\n", printable(line))
+					fmt.Fprintf(a.stdout, "  %s\n", terminal.Printable(line))
 				}
 				_, err = fmt.Fprintln(a.stdout, "nothing was changed (--dry-run)")
 				return err
@@ -594,7 +595,7 @@ func wishCommand(a *app, name, short, long string, ask func(*api.Client, context
 						break
 					}
 					if w.WaitsForShard != "" {
-						return fmt.Errorf("%s: %s: %s\nit goes on when shard %s answers; next: cleave moves %s", w.ID, w.Step, printable(w.Error), w.WaitsForShard, w.ID)
+						return fmt.Errorf("%s: %s: %s\nit goes on when shard %s answers; next: cleave moves %s", w.ID, w.Step, terminal.Printable(w.Error), w.WaitsForShard, w.ID)
 					}
 					select {
 					case <-cmd.Context().Done():

@@ -1,23 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 )
 
 // printJSON writes v as one indented JSON value.
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.stdout)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	return terminal.JSON(a.stdout, v)
 }
 
 // printList writes rows as JSON or as a table; none says what to print for no rows.
@@ -36,51 +30,7 @@ func printList[T any](a *app, items []T, none string, head []string, row func(T)
 	for i, it := range items {
 		rows[i] = row(it)
 	}
-	return writeTable(a.stdout, head, rows)
-}
-
-// writeTable writes aligned columns with a heading.
-func writeTable(w io.Writer, head []string, rows [][]string) error {
-	width := make([]int, len(head))
-	for i, h := range head {
-		width[i] = utf8.RuneCountInString(h)
-	}
-	for _, r := range rows {
-		for i, c := range r {
-			width[i] = max(width[i], utf8.RuneCountInString(printable(c)))
-		}
-	}
-	var b strings.Builder
-	line := func(cells []string) {
-		for i, c := range cells {
-			c = printable(c)
-			b.WriteString(c)
-			if i < len(cells)-1 {
-				b.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(c)+2))
-			}
-		}
-		b.WriteByte('\n')
-	}
-	line(head)
-	for _, r := range rows {
-		line(r)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// printable takes out of a text what would move a terminal's cursor: names and
-// rows come from other people.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\r' || r == '\t':
-			return ' '
-		case r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0):
-			return '?'
-		}
-		return r
-	}, s)
+	return terminal.Table(a.stdout, head, rows)
 }
 
 // change holds the flags of a command that changes the cluster.
@@ -110,11 +60,11 @@ func (a *app) printResult(v any, r *admin.Result) error {
 		}
 		fmt.Fprintln(a.stdout, head)
 		for _, step := range r.Plan {
-			fmt.Fprintf(a.stdout, "  %s\n", printable(step))
+			fmt.Fprintf(a.stdout, "  %s\n", terminal.Printable(step))
 		}
 	}
 	for _, w := range r.Warnings {
-		fmt.Fprintf(a.stderr, "warning: %s\n", printable(w))
+		fmt.Fprintf(a.stderr, "warning: %s\n", terminal.Printable(w))
 	}
 	last := fmt.Sprintf("map version %d", r.Version)
 	if !r.Done {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -128,6 +129,6 @@ func readLine(r io.Reader) (string, error) {
 func errMissing(flag, what string) error { return fmt.Errorf("%s is missing: %s", flag, what) }
 
 func errNoKeyspace(name string, version uint64) error {
-	return sqlstate.New(sqlstate.UndefinedObject, "version %d of the map has no keyspace %s", version, printable(name)).
+	return sqlstate.New(sqlstate.UndefinedObject, "version %d of the map has no keyspace %s", version, terminal.Printable(name)).
 		WithHint("cleave keyspace list")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 )
 
 // planCommand makes plans and shows, approves and ends them.
@@ -125,7 +126,7 @@ func (a *app) showPlan(cmd *cobra.Command, c *api.Client, id string, wait bool) 
 	w := &p.Workflow
 	fmt.Fprintf(a.stdout, "plan %s: %s\n", w.ID, w.Step)
 	if w.Error != "" {
-		fmt.Fprintf(a.stdout, "error: %s\n", printable(w.Error))
+		fmt.Fprintf(a.stdout, "error: %s\n", terminal.Printable(w.Error))
 	}
 	if p.Plan == nil {
 		return nil
@@ -135,7 +136,7 @@ func (a *app) showPlan(cmd *cobra.Command, c *api.Client, id string, wait bool) 
 		if i < p.Begun {
 			mark = "* "
 		}
-		fmt.Fprintf(a.stdout, "%s%s  %s\n", mark, printable(line), byteText(p.Plan.Steps[i].Bytes))
+		fmt.Fprintf(a.stdout, "%s%s  %s\n", mark, terminal.Printable(line), byteText(p.Plan.Steps[i].Bytes))
 	}
 	fmt.Fprintf(a.stdout, "%d steps, %s of %d rows to move, about %s; made from map version %d\n", len(p.Plan.Steps), byteText(p.Plan.Bytes), p.Plan.Rows,
 		(time.Duration(p.Plan.Seconds*float64(time.Second)) + time.Second).Truncate(time.Second), p.Plan.Version)

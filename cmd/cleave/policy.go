@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -116,13 +117,13 @@ func (a *app) printPolicy(p *admin.PolicyInfo) error {
 	}
 	fmt.Fprintln(a.stdout, policyText(&p.Policy))
 	if p.At != nil {
-		fmt.Fprintf(a.stdout, "last look %s: %s\n", p.At.Local().Format("2006-01-02 15:04:05"), printable(p.Note))
+		fmt.Fprintf(a.stdout, "last look %s: %s\n", p.At.Local().Format("2006-01-02 15:04:05"), terminal.Printable(p.Note))
 	}
 	if p.Plan != "" {
 		fmt.Fprintf(a.stdout, "last plan: %s; moved today: %s\n", p.Plan, byteText(p.MovedToday))
 	}
 	for _, l := range p.History {
-		fmt.Fprintf(a.stdout, "  %s  %s  %s  %s\n", l.At.Local().Format("2006-01-02 15:04:05"), l.By, l.Policy.Mode, printable(l.Why))
+		fmt.Fprintf(a.stdout, "  %s  %s  %s  %s\n", l.At.Local().Format("2006-01-02 15:04:05"), l.By, l.Policy.Mode, terminal.Printable(l.Why))
 	}
 	return nil
 }

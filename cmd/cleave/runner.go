@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -56,8 +57,8 @@ func (a *app) serve(ctx context.Context, cfg *config.Effective, open func(contex
 	umask()
 	r := &runner{app: a}
 	r.cfg.Store(cfg)
-	r.level.Set(logLevel(cfg.LogLevel))
-	r.log = newLog(a.stderr, cfg.LogFormat, &r.level)
+	r.level.Set(terminal.Level(cfg.LogLevel))
+	r.log = terminal.NewLog(a.stderr, cfg.LogFormat, &r.level)
 
 	signals := a.signals
 	if signals == nil {
@@ -253,7 +254,7 @@ func (r *runner) reload() {
 		return
 	}
 	r.cfg.Store(next)
-	r.level.Set(logLevel(next.LogLevel))
+	r.level.Set(terminal.Level(next.LogLevel))
 	if c := r.cluster.Load(); c != nil {
 		c.Reload(&next.Config)
 	}

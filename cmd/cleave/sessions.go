@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -32,7 +33,7 @@ in a warning. The same as SELECT * FROM cleave.sessions.`,
 				return a.printJSON(info)
 			}
 			for _, s := range info.Silent {
-				fmt.Fprintf(a.stderr, "warning: router %s: %s\n", printable(s.Router), printable(s.Reason))
+				fmt.Fprintf(a.stderr, "warning: router %s: %s\n", terminal.Printable(s.Router), terminal.Printable(s.Reason))
 			}
 			return printList(a, info.Sessions, "no sessions", []string{"PID", "ROUTER", "USER", "APPLICATION", "CLIENT", "STATE", "SINCE", "SHARD"},
 				func(s admin.SessionInfo) []string {
@@ -124,9 +125,9 @@ func (a *app) printSession(res *admin.SessionResult, dryRun bool, would, done st
 		if text == "" {
 			return "-"
 		}
-		return printable(text)
+		return terminal.Printable(text)
 	}
 	_, err := fmt.Fprintf(a.stdout, "session %d %s: user %s, application %s, client %s, router %s, %s for %s\n", s.PID, done,
-		printable(s.User), given(s.Application), given(s.Client), printable(s.Router), s.State, ago(s.Since))
+		terminal.Printable(s.User), given(s.Application), given(s.Client), terminal.Printable(s.Router), s.State, ago(s.Since))
 	return err
 }

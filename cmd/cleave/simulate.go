@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"os/signal"
@@ -12,15 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"github.com/cleavedb/cleave/cmd/cleave/internal/simulation"
 	"github.com/cleavedb/cleave/internal/keysource"
-	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/placement/simulate"
-	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // simulateFlags are the flags of `cleave simulate`.
@@ -133,58 +129,74 @@ func (a *app) simulate(cmd *cobra.Command, f *simulateFlags) error {
 	ctx, stop := a.interruptible(parent)
 	defer stop()
 	cmd.SetContext(ctx)
-	var source keysource.Source
+	run := &simulation.Run{Top: f.top, SVG: f.svg, PNG: f.png, Title: f.title, JSON: a.json, Stdout: a.stdout, Stderr: a.stderr, Name: f.from, KeyTypes: f.types}
 	var facts []simulate.Column
-	name := f.from
 	if table, ok := strings.CutPrefix(f.from, "table:"); ok || isDatabase(f.from) {
-		open := func() (*liveTable, error) { return a.openTable(cmd, table) }
+		open := func() (*simulation.Table, error) { return a.openTable(cmd, table) }
 		if !ok {
-			open = func() (*liveTable, error) { return openDatabase(ctx, f.from, f.table) }
+			open = func() (*simulation.Table, error) { return simulation.OpenDatabase(ctx, f.from, f.table) }
 		}
 		t, err := open()
 		if err != nil {
 			return err
 		}
-		source, facts, name = t, t.columns, "table "+t.schema+"."+t.name
+		run.Source, run.Table, facts, run.Name = t, true, t.Described, "table "+t.Schema+"."+t.Name
 		if len(f.columns) == 0 && !f.advise {
-			f.columns = t.shardKey
+			f.columns = t.ShardKey
 		}
-		if t.shards > 0 && !cmd.Flags().Changed("shards") {
-			f.spec.Shards = t.shards
+		if t.Shards > 0 && !cmd.Flags().Changed("shards") {
+			f.spec.Shards = t.Shards
 		}
 	} else {
 		s, err := a.openFile(f)
 		if err != nil {
 			return err
 		}
-		source = s
-		if name == "-" {
-			name = "standard input"
+		run.Source = s
+		if f.from == "-" {
+			run.Name = "standard input"
 		}
 	}
-	defer source.Close()
+	defer run.Source.Close()
 	if err := f.spec.Check(); err != nil {
 		return &usageError{err, cmd}
 	}
+	run.Spec, run.Given = f.spec, f.columns
 	pick := f.columns
 	if f.advise && len(pick) == 0 {
-		pick = source.Columns()
+		pick = run.Source.Columns()
 	}
-	columns, err := keysource.Pick(source, name, pick)
-	if err != nil {
+	var err error
+	if run.Columns, err = keysource.Pick(run.Source, run.Name, pick); err != nil {
 		return err
 	}
-	var known []simulate.Column
 	if facts != nil {
-		for _, c := range columns {
-			known = append(known, facts[c])
+		for _, c := range run.Columns {
+			run.Facts = append(run.Facts, facts[c])
 		}
 	}
-	run := &simulation{app: a, f: f, source: source, name: name, columns: columns, facts: known, progress: a.newProgress(source)}
+	of := run.Simulate
 	if f.advise {
-		return run.adviseColumns(ctx)
+		of = run.Advise
 	}
-	return run.key(ctx)
+	if err = of(ctx); errors.Is(err, simulation.ErrInterrupted) {
+		return reportedError{}
+	}
+	return err
+}
+
+// openTable opens a table of the cluster that --admin names.
+func (a *app) openTable(cmd *cobra.Command, name string) (*simulation.Table, error) {
+	c, err := a.client(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	state, err := c.Map(cmd.Context(), 0)
+	if err != nil {
+		return nil, err
+	}
+	return simulation.OpenTable(cmd.Context(), state, name)
 }
 
 func (a *app) openFile(f *simulateFlags) (keysource.Source, error) {
@@ -216,217 +228,4 @@ func (a *app) interruptible(parent context.Context) (context.Context, func()) {
 		}
 	}()
 	return ctx, func() { cancel(); <-done; release() }
-}
-
-// simulation is one run over a source.
-type simulation struct {
-	app      *app
-	f        *simulateFlags
-	source   keysource.Source
-	name     string
-	columns  []int
-	facts    []simulate.Column // of the key's columns, for a live table
-	progress *progress
-
-	guessed bool
-	profile *simulate.Profile
-	tallies []*simulate.Tally
-	failed  error
-}
-
-// types returns those that are known before reading.
-func (s *simulation) types() ([]keyspace.Type, error) {
-	var names []string
-	for _, c := range s.facts {
-		if c.Refused != "" {
-			return nil, sqlstate.Refusal("CLV-1413", "column %s of type %s cannot be a shard key: %s", c.Name, c.Type, c.Refused).
-				WithHint("--advise compares the columns that can")
-		}
-		names = append(names, c.Type)
-	}
-	if s.facts == nil {
-		names = s.f.types
-	}
-	var types []keyspace.Type
-	for _, n := range names {
-		t, err := keyspace.ParseType(n)
-		if err != nil {
-			return nil, err
-		}
-		types = append(types, t)
-	}
-	return types, nil
-}
-
-// refused says why a type cannot be a shard key, "" if it can.
-func refused(name string) string {
-	if _, err := keyspace.ParseType(name); err != nil {
-		message := sqlstate.As(err).Message
-		if _, why, ok := strings.Cut(message, "cannot be a shard key: "); ok {
-			return why
-		}
-		return message
-	}
-	return ""
-}
-
-// key simulates one key.
-func (s *simulation) key(ctx context.Context) error {
-	types, err := s.types()
-	if err != nil {
-		return err
-	}
-	o := keysource.Options{Columns: s.columns, Types: types, EmptyIsKey: s.facts != nil}
-	err = keysource.Keys(ctx, s.source, o, s)
-	s.progress.end()
-	interrupted := ctx.Err() != nil
-	if err != nil && !interrupted {
-		return err
-	}
-	if s.profile == nil || s.profile.Rows() == 0 && !interrupted {
-		return s.noKeys()
-	}
-	ranges, err := s.profile.Ranges(&s.f.spec)
-	if err != nil {
-		return err
-	}
-	if ranges != nil && !interrupted {
-		o.Types = s.profile.Types()
-		s.progress.begin("ranges")
-		err = keysource.Keys(ctx, s.source, o, &second{s, ranges})
-		s.progress.end()
-		if interrupted = ctx.Err() != nil; err != nil && !interrupted {
-			return err
-		}
-		s.tallies = append(s.tallies, ranges)
-	}
-	r := simulate.NewReport(&s.f.spec, s.profile, s.tallies, s.f.top)
-	r.Source, r.Guessed, r.Interrupted = s.name, s.guessed, interrupted
-	have := s.source.Columns()
-	for _, c := range s.columns {
-		r.Columns = append(r.Columns, have[c])
-	}
-	if len(have) == 1 && len(s.f.columns) == 1 {
-		r.Columns = s.f.columns
-	}
-	r.Advice = append(r.Advice, simulate.Advise(r, s.facts)...)
-	if err := s.draw(r); err != nil {
-		return err
-	}
-	if s.app.json {
-		err = s.app.printJSON(r)
-	} else {
-		err = printReport(s.app.stdout, r)
-	}
-	return s.ended(err, interrupted)
-}
-
-func (s *simulation) ended(err error, interrupted bool) error {
-	if err == nil && interrupted {
-		fmt.Fprintln(s.app.stderr, "cleave: interrupted: the figures are of the rows that were read by then")
-		return reportedError{}
-	}
-	return err
-}
-
-func (s *simulation) noKeys() error {
-	if s.profile != nil {
-		if k := s.profile.Key(0); k.Nulls+k.Empty > 0 {
-			return sqlstate.New(sqlstate.NullNotAllowed, "none of the %s rows of %s has a key: all are NULL or empty", simulate.Thousands(k.Nulls+k.Empty), s.name).
-				WithHint("choose another --column; --advise compares them")
-		}
-	}
-	if s.f.table != "" || strings.HasPrefix(s.f.from, "table:") {
-		return sqlstate.New(sqlstate.ObjectNotInState, "%s has no rows", s.name).WithHint("load rows first, or try a load made by a rule: --from zipf:1.1:1000000")
-	}
-	return sqlstate.New(sqlstate.BadFileFormat, "%s has no rows", s.name).WithHint("a file needs a row after its header; one key a line without a header is --format lines")
-}
-
-// Types begins the first pass.
-func (s *simulation) Types(types []keyspace.Type, guessed bool) {
-	s.guessed = guessed
-	s.profile = simulate.NewProfile(types)
-	s.tallies, s.failed = s.f.spec.Tallies()
-}
-
-// Key counts a row.
-func (s *simulation) Key(key keyspace.Key) error {
-	if s.failed != nil {
-		return s.failed
-	}
-	p := s.profile.Locate(key)
-	s.profile.Add(key, p)
-	for _, t := range s.tallies {
-		t.Add(p)
-	}
-	s.progress.row()
-	return nil
-}
-
-// Null counts a row without a key.
-func (s *simulation) Null() { s.profile.AddNull() }
-
-// Empty counts a row with an empty key.
-func (s *simulation) Empty() { s.profile.AddEmpty() }
-
-// second is the pass in which the range strategy is counted.
-type second struct {
-	s *simulation
-	t *simulate.Tally
-}
-
-func (p *second) Types([]keyspace.Type, bool) {}
-
-func (p *second) Key(key keyspace.Key) error {
-	p.t.Add(p.s.profile.Locate(key))
-	p.s.progress.row()
-	return nil
-}
-
-func (p *second) Null()  {}
-func (p *second) Empty() {}
-
-// progress shows on a terminal how far it is.
-type progress struct {
-	w      io.Writer // nil where nobody looks
-	source keysource.Source
-	what   string
-	rows   int64
-	began  time.Time
-	shown  time.Time
-}
-
-func (a *app) newProgress(s keysource.Source) *progress {
-	p := &progress{source: s}
-	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.w = f
-	}
-	p.begin("keys")
-	return p
-}
-
-func (p *progress) begin(what string) { p.what, p.rows, p.began = what, 0, time.Now() }
-
-func (p *progress) row() {
-	if p.rows++; p.w == nil || p.rows%4096 != 0 || time.Since(p.shown) < 200*time.Millisecond {
-		return
-	}
-	p.shown = time.Now()
-	fmt.Fprintf(p.w, "\r\x1b[K%s", p.text(p.shown))
-}
-
-func (p *progress) text(now time.Time) string {
-	spent := now.Sub(p.began).Seconds()
-	line := fmt.Sprintf("%s: %s rows, %s a second", p.what, simulate.Thousands(uint64(p.rows)), simulate.Thousands(uint64(float64(p.rows)/max(spent, 0.001))))
-	if done, all := p.source.Progress(); all > 0 && done > 0 {
-		part := min(float64(done)/float64(all), 1)
-		line += fmt.Sprintf(", %.0f %%, %s left", 100*part, (time.Duration(spent*(1-part)/part) * time.Second).Round(time.Second))
-	}
-	return line
-}
-
-func (p *progress) end() {
-	if p.w != nil && !p.shown.IsZero() {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }

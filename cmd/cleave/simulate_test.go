@@ -15,7 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleavedb/cleave/internal/keysource"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/simulation"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/placement/simulate"
 	"github.com/cleavedb/cleave/shardmap"
@@ -202,15 +202,15 @@ func TestSimulateIsTrue(t *testing.T) {
 	for i := range 4 {
 		var shards []struct{ Name, URL string }
 		c.into(&shards, "shard", "list")
-		table := &liveTable{schema: "public", name: "packages"}
-		table.columns = append(table.columns, simulate.Column{Name: "maintainer"})
 		var state struct{ Cluster string }
 		c.into(&state, "map", "show")
-		p, err := openShard(t.Context(), state.Cluster, shardDef("sqlite", shards[i].Name, shards[i].URL))
+		// A map in which this shard has the table to itself.
+		alone := &shardmap.State{Cluster: state.Cluster, DefaultShard: shards[i].Name, Shards: []shardmap.Shard{shardDef("sqlite", shards[i].Name, shards[i].URL)},
+			Tables: []shardmap.Table{{Schema: "public", Name: "packages", Columns: []shardmap.Column{{Name: "maintainer", Type: "text"}}}}}
+		table, err := simulation.OpenTable(t.Context(), alone, "packages")
 		if err != nil {
 			t.Fatal(err)
 		}
-		table.parts = []tablePart{p}
 		n := uint64(0)
 		if err := table.Rows(t.Context(), []int{0}, func([][]byte) error { n++; return nil }); err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestSimulateIsTrue(t *testing.T) {
 			t.Errorf("%q: %d rows, %v on shards, the cluster has %v", args, r.Key.Rows, r.Strategies[0].PerShard, want)
 		}
 	}
-	var compared comparison
+	var compared simulation.Comparison
 	c.into(&compared, "simulate", "--from", "table:packages", "--advise")
 	if len(compared.Candidates) != 2 || compared.Rows != 800 {
 		t.Errorf("%+v", compared)
@@ -351,7 +351,7 @@ func TestSimulateDatabase(t *testing.T) {
 	}
 
 	code, stdout, stderr := cli(t, nil, "simulate", "--from", url, "--table", `"Orders"`, "--advise", "--shards", "4", "--json")
-	var c comparison
+	var c simulation.Comparison
 	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != exitOK || c.Rows != 4000 || len(c.Candidates) != 10 {
 		t.Fatalf("exit code %d, %v, %s%s", code, err, stdout, stderr)
 	}
@@ -366,38 +366,6 @@ func TestSimulateDatabase(t *testing.T) {
 	code, stdout, _ = cli(t, nil, "simulate", "--from", url, "--table", `"Orders"`, "--advise", "--shards", "4")
 	if code != exitOK || !strings.Contains(stdout, "customer is the best") {
 		t.Errorf("%s", stdout)
-	}
-}
-
-// TestProgress: what a terminal shows.
-func TestProgress(t *testing.T) {
-	s, _, err := keysource.Generator("serial:10000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	p := &progress{w: &b, source: s}
-	p.begin("keys")
-	err = s.Rows(t.Context(), []int{0}, func([][]byte) error { p.row(); return nil })
-	p.end()
-	if err != nil || !strings.Contains(b.String(), "keys: 4,096 rows, ") || !strings.Contains(b.String(), " left") || !strings.HasSuffix(b.String(), "\r\x1b[K") {
-		t.Errorf("%q, %v", b.String(), err)
-	}
-}
-
-func TestListedValues(t *testing.T) {
-	for check, want := range map[string]int{
-		"CHECK ((status = ANY (ARRAY['new'::text, 'paid'::text, 'a,b]'::text])))":                     3,
-		"CHECK (((c)::text = ANY ((ARRAY['a'::character varying, 'b'::character varying])::text[])))": 2,
-		"CHECK ((n = ANY (ARRAY[1, 2])))":                                                             0 + 2,
-		"CHECK ((n > 0))":                                                                             0,
-		"CHECK (((n = ANY (ARRAY[1, 2])) OR (n > 10)))":                                               0,
-		"CHECK ((NOT (n = ANY (ARRAY[1, 2]))))":                                                       0,
-		"CHECK ((n <> ALL (ARRAY[1, 2])))":                                                            0,
-	} {
-		if got := listedValues(check); got != want {
-			t.Errorf("%s: %d, want %d", check, got, want)
-		}
 	}
 }
 

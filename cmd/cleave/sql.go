@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -92,7 +93,7 @@ refused says why, and what would make it routable.`,
 			defer conn.Close(context.WithoutCancel(cmd.Context()))
 			results, err := conn.Exec(cmd.Context(), "EXPLAIN (ROUTE) "+given[0]).ReadAll()
 			if err != nil {
-				return serverError(err)
+				return terminal.ServerError(err)
 			}
 			var lines []string
 			for _, r := range results {
@@ -141,31 +142,20 @@ func (a *app) connect(cmd *cobra.Command, url string) (*pgconn.PgConn, error) {
 	}
 	cfg.RuntimeParams["application_name"] = "cleave sql"
 	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
-		fmt.Fprintf(a.stderr, "%s: %s\n", n.Severity, printable(n.Message))
+		fmt.Fprintf(a.stderr, "%s: %s\n", n.Severity, terminal.Printable(n.Message))
 		if n.Hint != "" {
-			fmt.Fprintf(a.stderr, "hint: %s\n", printable(n.Hint))
+			fmt.Fprintf(a.stderr, "hint: %s\n", terminal.Printable(n.Hint))
 		}
 	}
 	conn, err := pgconn.ConnectConfig(cmd.Context(), cfg)
 	if err != nil {
-		if e := serverError(err); sqlstate.CodeOf(e) != sqlstate.InternalError {
+		if e := terminal.ServerError(err); sqlstate.CodeOf(e) != sqlstate.InternalError {
 			return nil, e
 		}
 		return nil, sqlstate.New(sqlstate.CannotConnectNow, "the router at %s:%d cannot be reached", cfg.Host, cfg.Port).
 			WithHint("start it with cleave up, or see cleave doctor")
 	}
 	return conn, nil
-}
-
-// serverError makes an Error of what a server answered.
-func serverError(err error) error {
-	var pe *pgconn.PgError
-	if !errors.As(err, &pe) {
-		return err
-	}
-	e := &sqlstate.Error{Code: sqlstate.Code(pe.Code), Message: pe.Message, Detail: pe.Detail, Hint: pe.Hint, Routine: pe.Routine,
-		Position: int(pe.Position), Where: pe.Where, Schema: pe.SchemaName, Table: pe.TableName, Column: pe.ColumnName, Constraint: pe.ConstraintName}
-	return e.Received()
 }
 
 // execute runs one message of statements and prints their results as they come.
@@ -178,7 +168,7 @@ func (a *app) execute(ctx context.Context, conn *pgconn.PgConn, sql string) erro
 		}
 	}
 	if err := results.Close(); err != nil {
-		if e := serverError(err); sqlstate.CodeOf(e) != sqlstate.InternalError {
+		if e := terminal.ServerError(err); sqlstate.CodeOf(e) != sqlstate.InternalError {
 			return e
 		}
 		return sqlstate.Wrap(err, sqlstate.TransactionUnknown, "the connection to the router was lost: the outcome of the statement is unknown").
@@ -201,7 +191,7 @@ func (a *app) printRows(r *pgconn.ResultReader) error {
 		if len(head) == 0 {
 			return nil
 		}
-		err := writeTable(a.stdout, head, rows)
+		err := terminal.Table(a.stdout, head, rows)
 		rows = rows[:0]
 		return err
 	}
@@ -220,7 +210,7 @@ func (a *app) printRows(r *pgconn.ResultReader) error {
 	}
 	tag, err := r.Close()
 	if err != nil {
-		return serverError(err)
+		return terminal.ServerError(err)
 	}
 	if len(head) == 0 {
 		_, err = fmt.Fprintln(a.stdout, tag)
@@ -287,7 +277,7 @@ func (a *app) printRowsJSON(r *pgconn.ResultReader, head []string) error {
 		if b.Len() > 0 && head != nil {
 			fmt.Fprintln(a.stdout) // the error on stderr begins on a line of its own
 		}
-		return serverError(err)
+		return terminal.ServerError(err)
 	}
 	end, err := json.Marshal(tag.String())
 	if err != nil {
@@ -296,4 +286,57 @@ func (a *app) printRowsJSON(r *pgconn.ResultReader, head []string) error {
 	fmt.Fprintf(&b, `],"tag":%s}`, end)
 	_, err = fmt.Fprintln(a.stdout, b.String())
 	return err
+}
+
+// prompt asks for statements on a terminal until \q or the end of input. A
+// statement that fails does not end it.
+func (a *app) prompt(ctx context.Context, conn *pgconn.PgConn, in *os.File) error {
+	fmt.Fprintln(a.stdout, `Statements end with a semicolon. \q ends; psql can do more.`)
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{in, a.stdout}, "cleave=> ")
+	var pending strings.Builder
+	for {
+		// The terminal is raw only while a line is typed, so that Ctrl-C ends a
+		// statement that runs, with the program, as everywhere.
+		old, err := term.MakeRaw(int(in.Fd()))
+		if err != nil {
+			return fmt.Errorf("terminal: %w", err)
+		}
+		line, err := t.ReadLine()
+		if e := term.Restore(int(in.Fd()), old); e != nil && err == nil {
+			err = e
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			fmt.Fprintln(a.stdout)
+			return nil
+		case err != nil && !errors.Is(err, term.ErrPasteIndicator):
+			return fmt.Errorf("terminal: %w", err)
+		}
+		if pending.Len() == 0 {
+			switch strings.TrimSpace(line) {
+			case "":
+				continue
+			case `\q`, "exit", "quit":
+				return nil
+			}
+		}
+		pending.WriteString(line)
+		pending.WriteByte('\n')
+		if !terminal.Complete(pending.String()) {
+			t.SetPrompt("cleave-> ")
+			continue
+		}
+		sql := pending.String()
+		pending.Reset()
+		t.SetPrompt("cleave=> ")
+		if err := a.execute(ctx, conn, sql); err != nil {
+			if conn.IsClosed() {
+				return err
+			}
+			fmt.Fprint(a.stderr, describe(sqlstate.As(err)))
+		}
+	}
 }

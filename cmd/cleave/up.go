@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleavedb/cleave/cmd/cleave/internal/localshards"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/wiring"
 )
@@ -88,12 +89,12 @@ func (r *runner) up(ctx context.Context) error {
 	} else {
 		r.log.Info("a new data folder", "folder", folder.Path, "engine", l.Engine, "shards", len(l.Shards))
 	}
-	local, shards, err := startLocalShards(ctx, folder, cfg.PoolSize, r.log)
+	local, shards, err := localshards.Start(ctx, folder, cfg.PoolSize, r.log)
 	if err != nil {
 		return err
 	}
-	r.undo(local.close)
-	quit := local.quit
+	r.undo(local.Close)
+	quit := local.Quit
 	r.atOnce.Store(&quit)
 	dir, err := r.openDirectory(ctx, directoryPath(cfg.Directory, folder.Path))
 	if err != nil {
@@ -181,4 +182,26 @@ func (r *runner) warnings(log *slog.Logger) {
 			log.Warn("the admin API obeys the trusted networks and asks for no token; see the setting admin-token-file", "admin", r.admin.Addr())
 		}
 	}
+}
+
+// dataSize returns the size of the SQLite files in a data folder, with their
+// write-ahead logs, and the space that is free for this user on its file system.
+func dataSize(folder string) (used, free uint64, ok bool) {
+	var fs syscall.Statfs_t
+	if syscall.Statfs(folder, &fs) != nil {
+		return 0, 0, false
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0, 0, false
+	}
+	for _, e := range entries {
+		if !strings.Contains(e.Name(), ".db") {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() { // else it went meanwhile
+			used += uint64(info.Size())
+		}
+	}
+	return used, fs.Bavail * uint64(fs.Bsize), true
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -130,7 +131,7 @@ func (a *app) printUser(u *admin.UserInfo, done string) error {
 	if a.json {
 		return a.printJSON(u)
 	}
-	_, err := fmt.Fprintf(a.stdout, "user %s %s\n", printable(u.Name), done)
+	_, err := fmt.Fprintf(a.stdout, "user %s %s\n", terminal.Printable(u.Name), done)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 )
 
 func verifyCommand(a *app) *cobra.Command {
@@ -114,7 +115,7 @@ func verifyLine(so *admin.VerifyProgress, bytes int64, took time.Duration) strin
 	var b strings.Builder
 	b.WriteString("verifying")
 	if so.Pieces > 0 {
-		fmt.Fprintf(&b, " %s, piece %d of %d;", printable(so.Table), so.Piece, so.Pieces)
+		fmt.Fprintf(&b, " %s, piece %d of %d;", terminal.Printable(so.Table), so.Piece, so.Pieces)
 	}
 	fmt.Fprintf(&b, " %d of %d tables, %d of about %d rows, %s of %s", so.Tables, so.TablesAll,
 		so.Rows, max(so.Rows, so.RowsAll), byteText(so.Bytes), byteText(max(so.Bytes, so.BytesAll)))
@@ -127,10 +128,10 @@ func verifyLine(so *admin.VerifyProgress, bytes int64, took time.Duration) strin
 
 func printVerified(out io.Writer, v *admin.VerifyResult) {
 	if v.Error != "" {
-		fmt.Fprintf(out, "%s on %s: %s\n", printable(v.Table), v.Shard, printable(v.Error))
+		fmt.Fprintf(out, "%s on %s: %s\n", terminal.Printable(v.Table), v.Shard, terminal.Printable(v.Error))
 		return
 	}
-	fmt.Fprintf(out, "%s on %s: %d rows, checksum %s", printable(v.Table), v.Shard, v.Rows, v.Checksum)
+	fmt.Fprintf(out, "%s on %s: %d rows, checksum %s", terminal.Printable(v.Table), v.Shard, v.Rows, v.Checksum)
 	if v.Strangers > 0 {
 		fmt.Fprintf(out, "; %d strangers, of moves", v.Strangers)
 	}
@@ -141,13 +142,13 @@ func printVerified(out io.Writer, v *admin.VerifyResult) {
 	fmt.Fprintf(out, "  %d orphans: %d that their owners have too, %d misplaced, %d that differ from their owner's, %d without an owner; %d brought home\n",
 		v.Orphans, v.Copies, v.Misplaced, v.Differing, v.Homeless, v.Repaired)
 	for _, s := range v.Sample {
-		fmt.Fprintf(out, "  key %s: %s", printable(strings.Join(s.Key, ", ")), s.Is)
+		fmt.Fprintf(out, "  key %s: %s", terminal.Printable(strings.Join(s.Key, ", ")), s.Is)
 		if s.Owner != "" {
 			fmt.Fprintf(out, ", its owner is %s", s.Owner)
 		}
 		fmt.Fprintln(out)
 	}
 	if v.Problem != "" {
-		fmt.Fprintf(out, "  %s\n", printable(v.Problem))
+		fmt.Fprintf(out, "  %s\n", terminal.Printable(v.Problem))
 	}
 }

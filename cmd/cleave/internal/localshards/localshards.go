@@ -1,4 +1,5 @@
-package main
+// Package localshards runs the shards of `cleave up`: SQLite files, or PostgreSQL servers that are started again when they end.
+package localshards
 
 import (
 	"context"
@@ -20,8 +21,11 @@ import (
 	"github.com/cleavedb/cleave/telemetry"
 )
 
-// localShards are the shards that `cleave up` runs itself.
-type localShards struct {
+// stopMax bounds the end of servers whose start has failed.
+const stopMax = 30 * time.Second
+
+// Shards are the shards that `cleave up` runs itself.
+type Shards struct {
 	folder *wiring.DataFolder
 	log    *slog.Logger
 	pool   int // connections that a router may open to one shard
@@ -36,17 +40,17 @@ type localShards struct {
 	servers []*localpg.Server
 }
 
-// startLocalShards starts what the layout asks for and returns the shards with
+// Start starts what the layout asks for and returns the shards with
 // the URLs at which they are now. PostgreSQL servers keep the port of the last
 // start if it is free.
-func startLocalShards(ctx context.Context, folder *wiring.DataFolder, pool int, log *slog.Logger) (*localShards, []admin.BootstrapShard, error) {
-	ls := &localShards{folder: folder, log: log, pool: pool}
+func Start(ctx context.Context, folder *wiring.DataFolder, pool int, log *slog.Logger) (*Shards, []admin.BootstrapShard, error) {
+	ls := &Shards{folder: folder, log: log, pool: pool}
 	ls.life, ls.end = context.WithCancel(context.Background())
-	fail := func(err error) (*localShards, []admin.BootstrapShard, error) {
+	fail := func(err error) (*Shards, []admin.BootstrapShard, error) {
 		// A signal may have ended ctx; the servers that did start still end well.
-		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopMax)
 		defer cancel()
-		return nil, nil, errors.Join(err, ls.close(bound))
+		return nil, nil, errors.Join(err, ls.Close(bound))
 	}
 	l := folder.Layout
 	if !l.OnServers() {
@@ -78,7 +82,7 @@ func startLocalShards(ctx context.Context, folder *wiring.DataFolder, pool int, 
 	return ls, shards, nil
 }
 
-func (ls *localShards) startServers(ctx context.Context) error {
+func (ls *Shards) startServers(ctx context.Context) error {
 	l := ls.folder.Layout
 	if os.Geteuid() == 0 {
 		// PostgreSQL then runs as another user, who has to get through.
@@ -119,7 +123,7 @@ func (ls *localShards) startServers(ctx context.Context) error {
 	return nil
 }
 
-func (ls *localShards) startServer(ctx context.Context, i int) (*localpg.Server, error) {
+func (ls *Shards) startServer(ctx context.Context, i int) (*localpg.Server, error) {
 	opts := ls.options(i)
 	if l := ls.folder.Layout; len(l.Ports) > i {
 		opts.Port = l.Ports[i]
@@ -138,7 +142,7 @@ func (ls *localShards) startServer(ctx context.Context, i int) (*localpg.Server,
 	return s, nil
 }
 
-func (ls *localShards) options(i int) localpg.Options {
+func (ls *Shards) options(i int) localpg.Options {
 	l := ls.folder.Layout
 	perServer := (len(l.Shards) + l.Servers - 1) / l.Servers
 	return localpg.Options{
@@ -166,7 +170,7 @@ const (
 )
 
 // keep starts a server again that ended without being asked.
-func (ls *localShards) keep(i int) {
+func (ls *Shards) keep(i int) {
 	s, backoff := ls.servers[i], serverBackoffMin
 	for {
 		began := time.Now()
@@ -190,7 +194,7 @@ func (ls *localShards) keep(i int) {
 }
 
 // revive tries until the server runs again; nil when it is to end.
-func (ls *localShards) revive(i int, dead *localpg.Server, backoff *time.Duration) *localpg.Server {
+func (ls *Shards) revive(i int, dead *localpg.Server, backoff *time.Duration) *localpg.Server {
 	// The map has its port: another one would not help here.
 	opts := ls.options(i)
 	opts.Port = dead.Port()
@@ -217,8 +221,8 @@ func (ls *localShards) revive(i int, dead *localpg.Server, backoff *time.Duratio
 	}
 }
 
-// quit ends the servers at once, without waiting for anybody: they recover at the next start.
-func (ls *localShards) quit() {
+// Quit ends the servers at once, without waiting for anybody: they recover at the next start.
+func (ls *Shards) Quit() {
 	ls.end() // nobody starts them again
 	ls.mu.Lock()
 	servers := slices.Clone(ls.servers)
@@ -232,8 +236,8 @@ func (ls *localShards) quit() {
 	wg.Wait()
 }
 
-// close stops the servers; ctx bounds the wait for their shutdown.
-func (ls *localShards) close(ctx context.Context) error {
+// Close stops the servers; ctx bounds the wait for their shutdown.
+func (ls *Shards) Close(ctx context.Context) error {
 	ls.end()
 	ls.watch.Wait()
 	failed := make([]error, len(ls.servers))

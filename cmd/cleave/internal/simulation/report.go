@@ -1,4 +1,4 @@
-package main
+package simulation
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/internal/chart"
 	"github.com/cleavedb/cleave/placement/simulate"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -24,7 +25,7 @@ func printReport(w io.Writer, r *simulate.Report) error {
 		guessed = ", guessed"
 	}
 	k := &r.Key
-	fmt.Fprintf(&b, "%s: %s (%s%s)\n", printable(r.Source), printable(strings.Join(r.Columns, ", ")), strings.Join(r.Types, ", "), guessed)
+	fmt.Fprintf(&b, "%s: %s (%s%s)\n", terminal.Printable(r.Source), terminal.Printable(strings.Join(r.Columns, ", ")), strings.Join(r.Types, ", "), guessed)
 	fmt.Fprintf(&b, "%s rows, %s distinct keys, on %d shards", simulate.Thousands(k.Rows), distinctText(k), r.Shards)
 	if slices.ContainsFunc(r.Weights, func(x float64) bool { return x != r.Weights[0] }) {
 		fmt.Fprintf(&b, " with weights %s", strings.Trim(fmt.Sprint(r.Weights), "[]"))
@@ -44,7 +45,7 @@ func printReport(w io.Writer, r *simulate.Report) error {
 		rows = append(rows, []string{p.Strategy, fmt.Sprintf("%.2f", p.Skew), share(p.Deviation), write,
 			fmt.Sprintf("shard-%d", p.Fullest), share(p.FullestShare)})
 	}
-	if err := writeTable(&b, []string{"STRATEGY", "SKEW", "DEVIATION", "WRITE SKEW", "FULLEST", "ITS SHARE"}, rows); err != nil {
+	if err := terminal.Table(&b, []string{"STRATEGY", "SKEW", "DEVIATION", "WRITE SKEW", "FULLEST", "ITS SHARE"}, rows); err != nil {
 		return err
 	}
 	if r.Shards <= shardsShown {
@@ -63,9 +64,9 @@ func printReport(w io.Writer, r *simulate.Report) error {
 			if t.Error > 0 {
 				n = fmt.Sprintf("%s to %s", simulate.Thousands(t.Rows-t.Error), n)
 			}
-			rows = append(rows, []string{n, share(t.Share), clipped(strings.Join(t.Key, ", "))})
+			rows = append(rows, []string{n, share(t.Share), terminal.Clipped(strings.Join(t.Key, ", "))})
 		}
-		if err := writeTable(&b, []string{"ROWS", "SHARE", "HEAVIEST KEYS"}, rows); err != nil {
+		if err := terminal.Table(&b, []string{"ROWS", "SHARE", "HEAVIEST KEYS"}, rows); err != nil {
 			return err
 		}
 	}
@@ -93,7 +94,7 @@ func printShards(b *strings.Builder, r *simulate.Report) error {
 		table = append(table, line)
 	}
 	b.WriteByte('\n')
-	return writeTable(b, head, table)
+	return terminal.Table(b, head, table)
 }
 
 func printMoves(b *strings.Builder, r *simulate.Report) error {
@@ -108,7 +109,7 @@ func printMoves(b *strings.Builder, r *simulate.Report) error {
 			table = append(table, []string{p.Strategy, simulate.Thousands(m.Rows), share(m.RowShare), share(m.KeyShare),
 				simulate.Thousands(m.Between), fmt.Sprintf("%.2f", m.Skew)})
 		}
-		if err := writeTable(b, []string{"STRATEGY", "ROWS MOVED", "OF ROWS", "OF KEYS", "FOR NOTHING", "SKEW AFTER"}, table); err != nil {
+		if err := terminal.Table(b, []string{"STRATEGY", "ROWS MOVED", "OF ROWS", "OF KEYS", "FOR NOTHING", "SKEW AFTER"}, table); err != nil {
 			return err
 		}
 	}
@@ -130,7 +131,7 @@ func printAdvice(b *strings.Builder, advice []simulate.Advice) {
 		return
 	}
 	for _, a := range advice {
-		fmt.Fprintf(b, "%-8s %s\n         why: %s\n         measured: %s\n         next: %s\n", a.Level, printable(a.What), printable(a.Why), printable(a.Measured), printable(a.Do))
+		fmt.Fprintf(b, "%-8s %s\n         why: %s\n         measured: %s\n         next: %s\n", a.Level, terminal.Printable(a.What), terminal.Printable(a.Why), terminal.Printable(a.Measured), terminal.Printable(a.Do))
 	}
 }
 
@@ -143,24 +144,16 @@ func distinctText(k *simulate.Key) string {
 
 func share(s float64) string { return fmt.Sprintf("%.1f %%", 100*s) }
 
-func clipped(s string) string {
-	const most = 70
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
 // draw writes the pictures that were asked for.
-func (s *simulation) draw(r *simulate.Report) error {
+func (s *Run) draw(r *simulate.Report) error {
 	for _, out := range []struct {
 		path  string
 		write func(*chart.Figure, io.Writer) error
-	}{{s.f.svg, (*chart.Figure).WriteSVG}, {s.f.png, (*chart.Figure).WritePNG}} {
+	}{{s.SVG, (*chart.Figure).WriteSVG}, {s.PNG, (*chart.Figure).WritePNG}} {
 		if out.path == "" {
 			continue
 		}
-		if err := writeFile(out.path, func(w io.Writer) error { return out.write(figure(r, s.f.title), w) }); err != nil {
+		if err := writeFile(out.path, func(w io.Writer) error { return out.write(figure(r, s.Title), w) }); err != nil {
 			return sqlstate.Wrap(err, sqlstate.IOError, "the picture could not be written: %v", err).WithHint("name another file")
 		}
 	}
@@ -185,12 +178,12 @@ func figure(r *simulate.Report, title string) *chart.Figure {
 		title = "Rows per shard by " + strings.Join(r.Columns, ", ")
 	}
 	k := &r.Key
-	f := &chart.Figure{Title: printable(title)}
+	f := &chart.Figure{Title: terminal.Printable(title)}
 	f.Subtitle = fmt.Sprintf("%s rows, %s distinct keys, %d shards", simulate.Thousands(k.Rows), distinctText(k), r.Shards)
 	if len(k.Top) > 0 {
 		f.Subtitle += fmt.Sprintf("; the heaviest key has %s of the rows", share(k.Top[0].Share))
 	}
-	f.Foot = printable(fmt.Sprintf("cleave simulate, key %s (%s) of %s", strings.Join(r.Columns, ", "), strings.Join(r.Types, ", "), r.Source))
+	f.Foot = terminal.Printable(fmt.Sprintf("cleave simulate, key %s (%s) of %s", strings.Join(r.Columns, ", "), strings.Join(r.Types, ", "), r.Source))
 	if r.Interrupted {
 		f.Foot += "; interrupted"
 	}

@@ -1,76 +1,18 @@
-package main
+package terminal
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"golang.org/x/term"
 
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// prompt asks for statements on a terminal until \q or the end of input. A
-// statement that fails does not end it.
-func (a *app) prompt(ctx context.Context, conn *pgconn.PgConn, in *os.File) error {
-	fmt.Fprintln(a.stdout, `Statements end with a semicolon. \q ends; psql can do more.`)
-	t := term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{in, a.stdout}, "cleave=> ")
-	var pending strings.Builder
-	for {
-		// The terminal is raw only while a line is typed, so that Ctrl-C ends a
-		// statement that runs, with the program, as everywhere.
-		old, err := term.MakeRaw(int(in.Fd()))
-		if err != nil {
-			return fmt.Errorf("terminal: %w", err)
-		}
-		line, err := t.ReadLine()
-		if e := term.Restore(int(in.Fd()), old); e != nil && err == nil {
-			err = e
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			fmt.Fprintln(a.stdout)
-			return nil
-		case err != nil && !errors.Is(err, term.ErrPasteIndicator):
-			return fmt.Errorf("terminal: %w", err)
-		}
-		if pending.Len() == 0 {
-			switch strings.TrimSpace(line) {
-			case "":
-				continue
-			case `\q`, "exit", "quit":
-				return nil
-			}
-		}
-		pending.WriteString(line)
-		pending.WriteByte('\n')
-		if !complete(pending.String()) {
-			t.SetPrompt("cleave-> ")
-			continue
-		}
-		sql := pending.String()
-		pending.Reset()
-		t.SetPrompt("cleave=> ")
-		if err := a.execute(ctx, conn, sql); err != nil {
-			if conn.IsClosed() {
-				return err
-			}
-			fmt.Fprint(a.stderr, describe(sqlstate.As(err)))
-		}
-	}
-}
-
-// complete reports whether the text ends with a semicolon that is outside of
+// Complete reports whether the text ends with a semicolon that is outside of
 // quotes and comments. It only decides when to send; the router reads the
 // statement itself.
-func complete(sql string) bool {
+func Complete(sql string) bool {
 	ended := false
 	for i := 0; i < len(sql); {
 		rest := sql[i:]
@@ -165,4 +107,15 @@ func skipDollar(s string) (n int, ok bool) {
 		return 0, false
 	}
 	return len(tag) + at + len(tag), true
+}
+
+// ServerError makes an Error of what a server answered.
+func ServerError(err error) error {
+	var pe *pgconn.PgError
+	if !errors.As(err, &pe) {
+		return err
+	}
+	e := &sqlstate.Error{Code: sqlstate.Code(pe.Code), Message: pe.Message, Detail: pe.Detail, Hint: pe.Hint, Routine: pe.Routine,
+		Position: int(pe.Position), Where: pe.Where, Schema: pe.SchemaName, Table: pe.TableName, Column: pe.ColumnName, Constraint: pe.ConstraintName}
+	return e.Received()
 }

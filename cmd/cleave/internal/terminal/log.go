@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"context"
@@ -11,15 +11,16 @@ import (
 	"unicode"
 )
 
-// newLog returns the log of a process. The level can be changed while it runs.
-func newLog(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
+// NewLog returns the log of a process. The level can be changed while it runs.
+func NewLog(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 	}
 	return slog.New(&peopleHandler{w: w, mu: &sync.Mutex{}, level: level})
 }
 
-func logLevel(name string) slog.Level {
+// Level is a log level by its name.
+func Level(name string) slog.Level {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(name)); err != nil {
 		return slog.LevelInfo // the settings allow no other names
@@ -48,7 +49,7 @@ func (h *peopleHandler) Handle(_ context.Context, r slog.Record) error {
 	level := r.Level.String()
 	b.WriteString(level)
 	b.WriteString(strings.Repeat(" ", max(6-len(level), 1)))
-	b.WriteString(printable(r.Message))
+	b.WriteString(Printable(r.Message))
 	sep := "  "
 	add := func(prefix string, a slog.Attr) {
 		writeAttr(&b, &sep, prefix, a)

@@ -1,4 +1,4 @@
-package main
+package simulation
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/internal/keysource"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/placement/simulate"
@@ -15,8 +16,8 @@ import (
 // advisedMax bounds the columns that are compared: each takes up to 1 MiB.
 const advisedMax = 100
 
-// comparison is the JSON of `cleave simulate --advise --json`.
-type comparison struct {
+// Comparison is the JSON of `cleave simulate --advise --json`.
+type Comparison struct {
 	Source      string               `json:"source"`
 	Rows        uint64               `json:"rows"`
 	Shards      int                  `json:"shards"`
@@ -31,20 +32,21 @@ type candidate struct {
 	key     keyspace.Key
 }
 
-// adviseColumns reads all columns once and ranks them as keys.
-func (s *simulation) adviseColumns(ctx context.Context) error {
-	if len(s.columns) > advisedMax {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d columns are more than %d", len(s.columns), advisedMax).
+// Advise reads all columns once and ranks them as keys.
+func (s *Run) Advise(ctx context.Context) error {
+	if len(s.Columns) > advisedMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d columns are more than %d", len(s.Columns), advisedMax).
 			WithHint("name those to compare with --column")
 	}
-	have := s.source.Columns()
-	list := make([]*candidate, len(s.columns))
+	s.progress = newProgress(s.Source, s.Stderr)
+	have := s.Source.Columns()
+	list := make([]*candidate, len(s.Columns))
 	var read []int // of the source: those that can be keys
 	var of []*candidate
-	for i, c := range s.columns {
+	for i, c := range s.Columns {
 		list[i] = &candidate{fact: simulate.Column{Name: have[c], Updates: -1}, key: make(keyspace.Key, 1)}
-		if s.facts != nil {
-			list[i].fact = s.facts[i]
+		if s.Facts != nil {
+			list[i].fact = s.Facts[i]
 		}
 		if list[i].fact.Refused == "" {
 			read, of = append(read, c), append(of, list[i])
@@ -57,7 +59,7 @@ func (s *simulation) adviseColumns(ctx context.Context) error {
 		total++
 		s.progress.row()
 		for i, f := range fields {
-			of[i].add(f, s.facts != nil)
+			of[i].add(f, s.Facts != nil)
 		}
 		return nil
 	}
@@ -70,7 +72,7 @@ func (s *simulation) adviseColumns(ctx context.Context) error {
 					}
 				}
 			})
-			if s.facts != nil {
+			if s.Facts != nil {
 				var err error
 				if t, err = keyspace.ParseType(c.fact.Type); err != nil {
 					return err
@@ -88,7 +90,7 @@ func (s *simulation) adviseColumns(ctx context.Context) error {
 		}
 		return nil
 	}
-	err := s.source.Rows(ctx, read, func(fields [][]byte) error {
+	err := s.Source.Rows(ctx, read, func(fields [][]byte) error {
 		if size < 0 {
 			return row(fields)
 		}
@@ -99,7 +101,7 @@ func (s *simulation) adviseColumns(ctx context.Context) error {
 			}
 			size += len(f) + 24
 		}
-		if held = append(held, copied); s.facts == nil && len(held) < 10_000 && size < 8<<20 {
+		if held = append(held, copied); s.Facts == nil && len(held) < 10_000 && size < 8<<20 {
 			return nil
 		}
 		return settle()
@@ -117,15 +119,15 @@ func (s *simulation) adviseColumns(ctx context.Context) error {
 	if total == 0 && !interrupted {
 		return s.noKeys()
 	}
-	out := comparison{Source: s.name, Rows: total, Shards: s.f.spec.Shards, Interrupted: interrupted, Candidates: []simulate.Candidate{}}
+	out := Comparison{Source: s.Name, Rows: total, Shards: s.Spec.Shards, Interrupted: interrupted, Candidates: []simulate.Candidate{}}
 	for _, c := range list {
-		out.Candidates = append(out.Candidates, simulate.NewCandidate(c.fact, s.facts != nil, c.profile, s.f.spec.Shards))
+		out.Candidates = append(out.Candidates, simulate.NewCandidate(c.fact, s.Facts != nil, c.profile, s.Spec.Shards))
 	}
 	simulate.Rank(out.Candidates)
-	if s.app.json {
-		err = s.app.printJSON(out)
+	if s.JSON {
+		err = terminal.JSON(s.Stdout, out)
 	} else {
-		err = out.print(s.app.stdout)
+		err = out.print(s.Stdout)
 	}
 	return s.ended(err, interrupted)
 }
@@ -155,9 +157,9 @@ func (c *candidate) add(f []byte, emptyIsKey bool) {
 	c.profile.Add(c.key, c.profile.Locate(c.key))
 }
 
-func (c *comparison) print(w io.Writer) error {
+func (c *Comparison) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s rows, as keys for %d shards\n\n", printable(c.Source), simulate.Thousands(c.Rows), c.Shards)
+	fmt.Fprintf(&b, "%s: %s rows, as keys for %d shards\n\n", terminal.Printable(c.Source), simulate.Thousands(c.Rows), c.Shards)
 	var rows [][]string
 	for i := range c.Candidates {
 		x := &c.Candidates[i]
@@ -169,22 +171,22 @@ func (c *comparison) print(w io.Writer) error {
 			}
 		}
 		if len(x.Reasons) > 0 {
-			line[6] = clipped(x.Reasons[0])
+			line[6] = terminal.Clipped(x.Reasons[0])
 		}
 		rows = append(rows, line)
 	}
-	if err := writeTable(&b, []string{"COLUMN", "TYPE", "VERDICT", "KEYS", "HEAVIEST", "BEST SKEW", "BECAUSE"}, rows); err != nil {
+	if err := terminal.Table(&b, []string{"COLUMN", "TYPE", "VERDICT", "KEYS", "HEAVIEST", "BEST SKEW", "BECAUSE"}, rows); err != nil {
 		return err
 	}
 	b.WriteByte('\n')
 	if best := &c.Candidates[0]; best.Verdict == simulate.Poor {
 		fmt.Fprintf(&b, "no column is a good key by itself; two together may be: cleave simulate --column A,B\n")
 	} else {
-		fmt.Fprintf(&b, "%s is the best by what can be measured. A key also has to be in nearly every WHERE clause; that only you know.\n", printable(best.Column))
+		fmt.Fprintf(&b, "%s is the best by what can be measured. A key also has to be in nearly every WHERE clause; that only you know.\n", terminal.Printable(best.Column))
 		for _, reason := range best.Reasons {
-			fmt.Fprintf(&b, "  %s\n", printable(reason))
+			fmt.Fprintf(&b, "  %s\n", terminal.Printable(reason))
 		}
-		fmt.Fprintf(&b, "next: cleave simulate --from ... --column %s\n", printable(best.Column))
+		fmt.Fprintf(&b, "next: cleave simulate --from ... --column %s\n", terminal.Printable(best.Column))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

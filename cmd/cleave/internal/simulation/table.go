@@ -1,4 +1,4 @@
-package main
+package simulation
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/spf13/cobra"
 
+	"github.com/cleavedb/cleave/cmd/cleave/internal/terminal"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/internal/wiring"
@@ -28,14 +28,14 @@ const rowBytesMax = 64 << 20
 // it from writing anything.
 const sessionSettings = "SET DateStyle = 'ISO'; SET TimeZone = 'UTC'; SET bytea_output = 'hex'; SET default_transaction_read_only = on"
 
-// liveTable is a table that is read from a database, or from all shards that
+// Table is a table that is read from a database, or from all shards that
 // hold it. It is a [keysource.Source].
-type liveTable struct {
-	schema, name string
-	columns      []simulate.Column
-	shardKey     []string // of a table that is sharded already
+type Table struct {
+	Schema, Name string
+	Described    []simulate.Column // its columns
+	ShardKey     []string          // of a table that is sharded already
 	parts        []tablePart
-	shards       int // in the cluster; 0 for a database by URL
+	Shards       int // in the cluster; 0 for a database by URL
 	estimate     int64
 	done         atomic.Int64
 }
@@ -61,17 +61,20 @@ func collect(ctx context.Context, p tablePart, sql string) ([][]string, error) {
 	return rows, err
 }
 
-func (t *liveTable) Columns() []string {
-	names := make([]string, len(t.columns))
-	for i := range t.columns {
-		names[i] = t.columns[i].Name
+// Columns are the names of its columns.
+func (t *Table) Columns() []string {
+	names := make([]string, len(t.Described))
+	for i := range t.Described {
+		names[i] = t.Described[i].Name
 	}
 	return names
 }
 
-func (t *liveTable) Progress() (done, all int64) { return t.done.Load(), t.estimate }
+// Progress is how many rows were read, and about how many there are.
+func (t *Table) Progress() (done, all int64) { return t.done.Load(), t.estimate }
 
-func (t *liveTable) Close() error {
+// Close ends the connections.
+func (t *Table) Close() error {
 	for _, p := range t.parts {
 		p.close()
 	}
@@ -80,13 +83,13 @@ func (t *liveTable) Close() error {
 
 // Rows reads the table in the order in which its rows are stored, which is
 // mostly that in which they came.
-func (t *liveTable) Rows(ctx context.Context, columns []int, visit func(fields [][]byte) error) error {
+func (t *Table) Rows(ctx context.Context, columns []int, visit func(fields [][]byte) error) error {
 	t.done.Store(0)
 	list := make([]string, len(columns))
 	for i, c := range columns {
-		list[i] = pgx.Identifier{t.columns[c].Name}.Sanitize()
+		list[i] = pgx.Identifier{t.Described[c].Name}.Sanitize()
 	}
-	sql := "SELECT " + strings.Join(list, ", ") + " FROM " + pgx.Identifier{t.schema, t.name}.Sanitize()
+	sql := "SELECT " + strings.Join(list, ", ") + " FROM " + pgx.Identifier{t.Schema, t.Name}.Sanitize()
 	for _, p := range t.parts {
 		err := p.read(ctx, sql, func(fields [][]byte) error {
 			t.done.Add(1)
@@ -99,8 +102,8 @@ func (t *liveTable) Rows(ctx context.Context, columns []int, visit func(fields [
 	return nil
 }
 
-// openDatabase opens a table of a PostgreSQL database, sharded or not.
-func openDatabase(ctx context.Context, url, table string) (*liveTable, error) {
+// OpenDatabase opens a table of a PostgreSQL database, sharded or not.
+func OpenDatabase(ctx context.Context, url, table string) (*Table, error) {
 	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "%s is not the URL of a PostgreSQL database", shardmap.Redacted(url)).
@@ -109,7 +112,7 @@ func openDatabase(ctx context.Context, url, table string) (*liveTable, error) {
 	cfg.RuntimeParams["application_name"] = "cleave simulate"
 	conn, err := pgconn.ConnectConfig(ctx, cfg)
 	if err != nil {
-		if e := serverError(err); sqlstate.CodeOf(e) != sqlstate.InternalError {
+		if e := terminal.ServerError(err); sqlstate.CodeOf(e) != sqlstate.InternalError {
 			return nil, e
 		}
 		if ctx.Err() != nil {
@@ -120,7 +123,7 @@ func openDatabase(ctx context.Context, url, table string) (*liveTable, error) {
 	}
 	conn.Frontend().SetMaxBodyLen(rowBytesMax)
 	p := &databasePart{conn}
-	t := &liveTable{parts: []tablePart{p}}
+	t := &Table{parts: []tablePart{p}}
 	if err := t.describe(ctx, p, table); err != nil {
 		p.close()
 		return nil, err
@@ -156,7 +159,7 @@ func (p *databasePart) read(ctx context.Context, sql string, visit func(fields [
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if e := sqlstate.As(serverError(err)); e.Code == sqlstate.FeatureNotSupported {
+	if e := sqlstate.As(terminal.ServerError(err)); e.Code == sqlstate.FeatureNotSupported {
 		return e.WithHint("--from table:NAME reads the shards themselves")
 	} else if e.Code != sqlstate.InternalError {
 		return e
@@ -164,19 +167,8 @@ func (p *databasePart) read(ctx context.Context, sql string, visit func(fields [
 	return sqlstate.Wrap(err, sqlstate.ConnectionFailure, "the connection to the database was lost while it was read").WithHint("run the command again")
 }
 
-// openTable opens a table of the cluster that --admin names, on all shards that
-// hold it.
-func (a *app) openTable(cmd *cobra.Command, name string) (*liveTable, error) {
-	ctx := cmd.Context()
-	c, err := a.client(cmd)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	state, err := c.Map(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
+// OpenTable opens a table of a cluster by its map, on all shards that hold it.
+func OpenTable(ctx context.Context, state *shardmap.State, name string) (*Table, error) {
 	schema, plain, ok := strings.Cut(name, ".")
 	if !ok {
 		schema, plain = "public", name
@@ -186,7 +178,7 @@ func (a *app) openTable(cmd *cobra.Command, name string) (*liveTable, error) {
 		return nil, sqlstate.New(sqlstate.UndefinedTable, "there is no table %s in the cluster", name).WithHint("see: cleave table list")
 	}
 	def := state.Tables[i]
-	t := &liveTable{schema: schema, name: plain, shardKey: def.ShardKey, shards: len(state.Shards)}
+	t := &Table{Schema: schema, Name: plain, ShardKey: def.ShardKey, Shards: len(state.Shards)}
 	owners := map[string]bool{state.DefaultShard: def.Keyspace == ""}
 	for _, k := range state.Keyspaces {
 		if k.Name != def.Keyspace {
@@ -211,20 +203,20 @@ func (a *app) openTable(cmd *cobra.Command, name string) (*liveTable, error) {
 			return nil, errors.Join(err, t.Close())
 		}
 		t.parts = append(t.parts, p)
-		if s.Can().Catalogue && len(t.columns) == 0 {
+		if s.Can().Catalogue && len(t.Described) == 0 {
 			if err := t.describe(ctx, p, pgx.Identifier{schema, plain}.Sanitize()); err != nil {
 				return nil, errors.Join(err, t.Close())
 			}
 		}
 	}
-	if t.estimate *= int64(len(t.parts)); len(t.columns) == 0 { // SQLite shards keep no statistics
+	if t.estimate *= int64(len(t.parts)); len(t.Described) == 0 { // SQLite shards keep no statistics
 		for _, c := range def.Columns {
-			t.columns = append(t.columns, simulate.Column{Name: c.Name, Type: c.Type, Refused: refused(c.Type), NotNull: c.NotNull, Updates: -1})
+			t.Described = append(t.Described, simulate.Column{Name: c.Name, Type: c.Type, Refused: refused(c.Type), NotNull: c.NotNull, Updates: -1})
 		}
 	}
 	if len(t.parts) > 1 {
-		for i := range t.columns {
-			t.columns[i].Updates = -1 // counted on one shard only
+		for i := range t.Described {
+			t.Described[i].Updates = -1 // counted on one shard only
 		}
 	}
 	return t, nil
@@ -328,7 +320,7 @@ const statisticsBegan = "the server's statistics began"
 
 // describe reads what the catalogue and the statistics of a PostgreSQL
 // database say of a table. It fails with 42P01 if there is none.
-func (t *liveTable) describe(ctx context.Context, p tablePart, table string) error {
+func (t *Table) describe(ctx context.Context, p tablePart, table string) error {
 	if _, err := collect(ctx, p, sessionSettings); err != nil {
 		return err
 	}
@@ -342,7 +334,7 @@ func (t *liveTable) describe(ctx context.Context, p tablePart, table string) err
 	if len(rows) == 0 {
 		return sqlstate.New(sqlstate.UndefinedTable, "there is no table %s", table).WithHint(`write it as in a SELECT: orders, sales.orders, "Orders"`)
 	}
-	t.schema, t.name = rows[0][0], rows[0][1]
+	t.Schema, t.Name = rows[0][0], rows[0][1]
 	kind, oid := rows[0][2], rows[0][4]
 	if _, err := fmt.Sscan(rows[0][3], &t.estimate); err != nil {
 		return fmt.Errorf("reltuples: %w", err)
@@ -388,7 +380,7 @@ func (t *liveTable) describe(ctx context.Context, p tablePart, table string) err
 				c.Values = n
 			}
 		}
-		t.columns = append(t.columns, c)
+		t.Described = append(t.Described, c)
 	}
 	return nil
 }
