@@ -7,6 +7,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -53,7 +54,7 @@ func (p *plans) Cached(text []byte, s *Settings, snap *shardmap.Snapshot) *plann
 }
 
 // CachedText is PlanText that only looks into the cache; routed as there.
-func (p *plans) CachedText(sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot) (st *planner.Statement, r planner.Route, routed bool) {
+func (p *plans) CachedText(sh *sqltext.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot) (st *planner.Statement, r planner.Route, routed bool) {
 	key, view, literals := shapeOf(sh, text)
 	if key == nil {
 		return nil, r, false

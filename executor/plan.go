@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
@@ -295,7 +296,7 @@ func (p *plans) classify(st *planner.Statement) {
 // sends them: texts that differ in literals only share one analysis, where the
 // planner can tell the route from the literals. routed says that r is the route.
 // text is not kept.
-func (p *plans) PlanText(w Waiter, sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
+func (p *plans) PlanText(w Waiter, sh *sqltext.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
 	if private {
 		st, err = p.Plan(w, text, s, snap, private)
 		return st, r, false, err
@@ -323,7 +324,7 @@ func (p *plans) PlanText(w Waiter, sh *planner.Shaper, text []byte, s *Settings,
 
 // shapeOf is the key of a text's shape in the cache, nil if it has none that can
 // be trusted or no literals. key and literals are valid until the shaper's next use.
-func shapeOf(sh *planner.Shaper, text []byte) (key []byte, view string, literals []planner.Literal) {
+func shapeOf(sh *sqltext.Shaper, text []byte) (key []byte, view string, literals []sqltext.Literal) {
 	if len(text) == 0 {
 		return nil, "", nil
 	}
@@ -395,7 +396,7 @@ func (e *Executor) Split(sql string) ([]string, error) { return e.planner.Split(
 
 // TextKey returns the key that a text names which has the statement's shape, nil if it
 // cannot be told.
-func (p *plans) TextKey(sh *planner.Shaper, st *planner.Statement, text []byte) []string {
+func (p *plans) TextKey(sh *sqltext.Shaper, st *planner.Statement, text []byte) []string {
 	_, view, literals := shapeOf(sh, text)
 	return st.TextKey(view, literals)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plpgsql"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -54,7 +56,7 @@ func (x *commands) block(st *planner.Statement) error {
 }
 
 // run carries out a block. returned: a RETURN ends the code.
-func (b *blockRun) run(block *planner.Block) (returned bool, err error) {
+func (b *blockRun) run(block *plpgsql.Block) (returned bool, err error) {
 	if len(block.Handlers) == 0 {
 		return b.steps(block.Steps)
 	}
@@ -93,7 +95,7 @@ func ends(err error) bool {
 
 // handler finds what an EXCEPTION clause does with an error. Errors that one PostgreSQL would not
 // have had are handled by nobody.
-func (b *blockRun) handler(block *planner.Block, err error) *planner.Handler {
+func (b *blockRun) handler(block *plpgsql.Block, err error) *plpgsql.Handler {
 	e := sqlstate.As(err)
 	var said *shardError
 	ofShard := errors.As(err, &said)
@@ -140,7 +142,7 @@ func (b *blockRun) savepoint(op string) error {
 	return b.x.setSavepoint(&planner.Statement{Kind: planner.TxKind, Text: text, Tx: &planner.Tx{Op: op, Name: blockSave}})
 }
 
-func (b *blockRun) steps(list []planner.Step) (returned bool, err error) {
+func (b *blockRun) steps(list []plpgsql.Step) (returned bool, err error) {
 	for i := range list {
 		if limit := statementTimeout(b.x.gucs.settings); limit > 0 && time.Since(b.began) > limit {
 			return false, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout")
@@ -152,15 +154,15 @@ func (b *blockRun) steps(list []planner.Step) (returned bool, err error) {
 	return false, nil
 }
 
-func (b *blockRun) step(s *planner.Step) (returned bool, err error) {
+func (b *blockRun) step(s *plpgsql.Step) (returned bool, err error) {
 	switch s.Op {
-	case planner.StepSQL:
+	case plpgsql.StepSQL:
 		return false, b.change(s.Text, place{line: s.Line, at: "SQL statement", text: s.Text})
-	case planner.StepPerform:
+	case plpgsql.StepPerform:
 		return false, b.change(s.Text, place{line: s.Line, at: "PERFORM", text: s.Text})
-	case planner.StepExecute:
+	case plpgsql.StepExecute:
 		return false, b.execute(s)
-	case planner.StepIf:
+	case plpgsql.StepIf:
 		for i := range s.Arms {
 			v, err := b.value(s.Arms[i].Condition, place{line: s.Line, at: "IF", text: s.Arms[i].Condition, expression: true}, oidBool)
 			if err != nil {
@@ -171,11 +173,11 @@ func (b *blockRun) step(s *planner.Step) (returned bool, err error) {
 			}
 		}
 		return b.steps(s.Else)
-	case planner.StepRaise:
+	case plpgsql.StepRaise:
 		return false, b.raise(s)
-	case planner.StepBlock:
+	case plpgsql.StepBlock:
 		return b.run(s.Block)
-	case planner.StepReturn:
+	case plpgsql.StepReturn:
 		return true, nil
 	}
 	return false, sqlstate.New(sqlstate.InternalError, "no way to run a step of kind %d", s.Op)
@@ -219,7 +221,7 @@ func (b *blockRun) change(text string, p place) error {
 }
 
 // execute runs the statements of a text that EXECUTE computes.
-func (b *blockRun) execute(s *planner.Step) error {
+func (b *blockRun) execute(s *plpgsql.Step) error {
 	p := place{line: s.Line, at: "EXECUTE", text: s.Text, expression: true}
 	text, err := b.value(s.Text, p, 0)
 	if err != nil {
@@ -367,7 +369,7 @@ func (x *commands) answerTo(text string, most int) (answer []byte, lost bool, er
 
 // raise has the default shard say it, on the same line of a code, so that settings, words and
 // context are its own.
-func (b *blockRun) raise(s *planner.Step) error {
+func (b *blockRun) raise(s *plpgsql.Step) error {
 	if len(s.Raise.Words) == 0 {
 		if b.was == nil {
 			e := sqlstate.New("0Z002", "RAISE without parameters cannot be used outside an exception handler")
@@ -437,7 +439,7 @@ func (p place) of(err error, sent string) error {
 		begin = "SELECT "
 	}
 	if at > 0 && sent != begin+p.text {
-		at = planner.Place(sent, at, begin+p.text)
+		at = sqltext.Place(sent, at, begin+p.text)
 	}
 	at -= len(begin)
 	e.Position = 0

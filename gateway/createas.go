@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -202,7 +203,7 @@ func inText(err error, sent, client string) error {
 	if _, ok := err.(*shardError); ok {
 		return placed(err, sent, client)
 	}
-	return moved(err, func(at int) int { return planner.Place(sent, at, client) })
+	return moved(err, func(at int) int { return sqltext.Place(sent, at, client) })
 }
 
 // createAs makes the CREATE TABLE of text, a CREATE TABLE AS of a sharded or reference table.

@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -94,7 +95,7 @@ func placed(err error, sent, client string) error {
 		return err
 	}
 	return &shardError{said: sh.said, frame: replaced(sh.frame, 'P', func(string) string {
-		if at := planner.Place(sent, sh.said.Position, client); at > 0 {
+		if at := sqltext.Place(sent, sh.said.Position, client); at > 0 {
 			return strconv.Itoa(at)
 		}
 		return ""

@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -107,7 +108,7 @@ func (p *planning) planKeyed(st *planner.Statement, err error, sql []byte, snap 
 	}
 	keyed, e := p.ex.Plan(p.shards, []byte(text), p.gucs.settings, snap, private)
 	if e != nil {
-		return nil, nil, moved(e, func(at int) int { return planner.Place(text, at, string(sql)) })
+		return nil, nil, moved(e, func(at int) int { return sqltext.Place(text, at, string(sql)) })
 	}
 	return keyed, []byte(text), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -42,7 +43,7 @@ type session struct {
 
 	skip    bool   // messages are ignored until Sync, after an error
 	unnamed portal // the unnamed portal, to be used again and again
-	shaper  planner.Shaper
+	shaper  sqltext.Shaper
 
 	over bool // the client said Terminate
 

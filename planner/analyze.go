@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -58,7 +59,7 @@ type touched struct {
 
 // touch notes that the statement uses a table.
 func (to *touched) touch(r relation, v *pg.RangeVar) {
-	name := quoteName(r.schema, r.name)
+	name := sqltext.QuoteName(r.schema, r.name)
 	if r.view != nil {
 		to.weighView(r.view)
 	}
@@ -189,7 +190,7 @@ func (a *analyzer) statement(n *pg.Node) {
 
 // shape records the fingerprint and whether other literals may be put in.
 func (a *analyzer) shape() {
-	shape, lits, exact := Normalize(a.st.Text)
+	shape, lits, exact := sqltext.Normalize(a.st.Text)
 	a.st.Shape = shape
 	reusable := exact
 	at := map[int32]int32{}
@@ -334,7 +335,7 @@ func (a *analyzer) finish() {
 	a.lockCopies()
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference {
-			a.second.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", quoteName(t.Schema, t.Name)).
+			a.second.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("its rows would have to change on every shard at once"))
 			if a.second != nil {
 				st.Kind = Several

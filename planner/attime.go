@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -204,7 +205,7 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 	target := func(v *pg.RangeVar) *shardmap.Table {
 		r := a.relation(v)
 		if r.table == nil && !isTemp(v) {
-			fail(sqlstate.Refusal("CLV-0605", "the table %s is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard", quoteName(r.schema, r.name)).
+			fail(sqlstate.Refusal("CLV-0605", "the table %s is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard", sqltext.QuoteName(r.schema, r.name)).
 				WithHint("write to it in a transaction of its own"))
 		}
 		return r.table
@@ -231,7 +232,7 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 		case *pg.CopyStmt:
 			if v.IsFrom && v.Relation != nil {
 				if t := target(v.Relation); t != nil && len(v.Attlist) > 0 && len(leftOut(t, strs(v.Attlist))) > 0 {
-					noTime("the default of column " + quoteIdent(leftOut(t, strs(v.Attlist))[0].Name))
+					noTime("the default of column " + sqltext.QuoteIdent(leftOut(t, strs(v.Attlist))[0].Name))
 				}
 			}
 		}
@@ -267,7 +268,7 @@ func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 	if len(cols) == 0 {
 		width := widthOf(sel)
 		if width < 0 {
-			fail(sqlstate.Refusal("CLV-0606", "an INSERT of SELECT * without a list of columns into %s may leave out columns whose defaults depend on the time at which the transaction began, which is another on each shard", quoteName(t.Schema, t.Name)).
+			fail(sqlstate.Refusal("CLV-0606", "an INSERT of SELECT * without a list of columns into %s may leave out columns whose defaults depend on the time at which the transaction began, which is another on each shard", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("name the columns"))
 		}
 		cols = columnNames(t)

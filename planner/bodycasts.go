@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -298,11 +299,11 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 	case *pg.Node_AConst:
 		s := v.AConst.GetSval()
 		if s != nil && HasTimeWord(s.Sval) {
-			fail(sqlstate.Refusal("CLV-0626", "the text %s has a word for the time, which each shard could read by its own clock", quoteString(s.Sval)).
-				WithHint("write now() or current_date; if it is no time, compare it with a text: column::text = %s", quoteString(s.Sval)))
+			fail(sqlstate.Refusal("CLV-0626", "the text %s has a word for the time, which each shard could read by its own clock", sqltext.QuoteString(s.Sval)).
+				WithHint("write now() or current_date; if it is no time, compare it with a text: column::text = %s", sqltext.QuoteString(s.Sval)))
 		}
 		if s != nil && reads == wordsParts && holdsWord(s.Sval) {
-			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", quoteString(s.Sval), own.QualifiedName()).
+			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", sqltext.QuoteString(s.Sval), own.QualifiedName()).
 				WithHint("cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word"))
 		}
 		return n

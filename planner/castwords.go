@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -572,6 +573,6 @@ func (ns *namespace) anyClock() bool {
 
 // RefuseCastWord is the refusal of a text that CastWord found.
 func RefuseCastWord(text string) *sqlstate.Error {
-	return sqlstate.Refusal("CLV-0612", "the text %s, cast to a time, has a word for the time, which each shard would read by its own clock", quoteString(text)).
+	return sqlstate.Refusal("CLV-0612", "the text %s, cast to a time, has a word for the time, which each shard would read by its own clock", sqltext.QuoteString(text)).
 		WithHint("write the time into such rows before: UPDATE ... SET column = now()::text WHERE column = 'now'; or leave the cast out for them: CASE WHEN column = 'now' THEN now() ELSE column::timestamptz END")
 }

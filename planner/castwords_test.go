@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -36,7 +37,7 @@ func shardTextOf(t *testing.T, sql string) string {
 	}
 	for name, how := range map[string]wordsIn{"$alone": wordsAlone, "$inside": wordsInside, "$own": wordsOwn, "$json": wordsJSON, "$parts": wordsParts} {
 		p := wordPatterns[how]
-		for _, quoted := range []string{quoteString(p), "E" + quoteString(strings.ReplaceAll(p, `\`, `\\`))} {
+		for _, quoted := range []string{sqltext.QuoteString(p), "E" + sqltext.QuoteString(strings.ReplaceAll(p, `\`, `\\`))} {
 			text = strings.ReplaceAll(text, quoted, name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -132,7 +133,7 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 		return
 	}
 	named, asks := !cr.shardsDatabase(n), !cr.locks && asksVirtual(n)
-	var edits []edit
+	var edits []sqltext.Edit
 	if asks {
 		edits = append(cr.describedCalls(n), cr.castObjects(n)...)
 	}
@@ -193,9 +194,9 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 			text = "(" + strings.NewReplacer("@1", listed(system, "cleave_p."), "@2", ofRelation(system, r.name, "cleave_d.")).Replace(dependRows) + ")"
 		}
 		if r.rel.Alias == nil {
-			text += " AS " + quoteIdent(r.rel.Relname)
+			text += " AS " + sqltext.QuoteIdent(r.rel.Relname)
 		}
-		edits = append(edits, edit{from: from, to: to, text: text})
+		edits = append(edits, sqltext.Edit{From: from, To: to, Text: text})
 	}
 	for _, f := range cr.defaultCalls {
 		from, to := cr.callSpan(f.call)
@@ -203,7 +204,7 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 		if f.unnamed {
 			text += " AS pg_get_expr"
 		}
-		edits = append(edits, edit{from: from, to: to, text: text})
+		edits = append(edits, sqltext.Edit{From: from, To: to, Text: text})
 	}
 	if len(edits) == 0 {
 		return
@@ -213,7 +214,7 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 		cr.fill.edits = append(cr.fill.edits, edits...)
 		return
 	}
-	st.Text = splice(cr.sql, edits)
+	st.Text = sqltext.Splice(cr.sql, edits)
 }
 
 // defaultCall is a call of pg_get_expr(); unnamed: it is an output column by itself.
@@ -237,7 +238,7 @@ func (ss *sessionStatement) dumpSetting(s *pg.SelectStmt) bool {
 		return false
 	}
 	ss.st.Kind, ss.st.ReadOnly, ss.st.ReturnsRows = DefaultShard, true, true
-	ss.st.Text = "SELECT pg_catalog.set_config(name, " + quoteString(value.Sval) + ", true) FROM pg_catalog.pg_settings WHERE name = '" + setting + "'"
+	ss.st.Text = "SELECT pg_catalog.set_config(name, " + sqltext.QuoteString(value.Sval) + ", true) FROM pg_catalog.pg_settings WHERE name = '" + setting + "'"
 	return true
 }
 

@@ -6,6 +6,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/planner/sqltext"
 )
 
 // A subquery that stands for a table of the catalogue has no system columns (xmin, tableoid, ...). Those that a
@@ -58,7 +60,7 @@ func ofRelation(columns []string, relation, prefix string) string {
 	for _, c := range columns {
 		switch {
 		case c == "tableoid":
-			b.WriteString(quoteString(relation) + "::pg_catalog.regclass::pg_catalog.oid, ")
+			b.WriteString(sqltext.QuoteString(relation) + "::pg_catalog.regclass::pg_catalog.oid, ")
 		case prefix == "":
 			b.WriteString(frozen[c] + ", ")
 		default:

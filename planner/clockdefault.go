@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -55,7 +56,7 @@ func leftOut(t *shardmap.Table, cols []string) []*shardmap.Column {
 func clockDefault(c *shardmap.Column) *pg.Node {
 	e := usesClockText(c.Clocked)
 	if e == nil {
-		fail(sqlstate.Refusal("CLV-0613", "the default of column %s is not known well enough to be given on several shards at once", quoteIdent(c.Name)).
+		fail(sqlstate.Refusal("CLV-0613", "the default of column %s is not known well enough to be given on several shards at once", sqltext.QuoteIdent(c.Name)).
 			WithHint("give the column's value"))
 	}
 	return e
@@ -69,7 +70,7 @@ func (wp *writePlans) clockDefaultText(c *shardmap.Column) string {
 // clockRows adds the columns to the text of an INSERT with VALUES, of which the
 // column list or the table's name ends at token at, and the brackets of the rows are
 // rows. It returns the edits, which come after those of other values.
-func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.Node, at int, named bool, rows [][2]int) []edit {
+func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.Node, at int, named bool, rows [][2]int) []sqltext.Edit {
 	if len(clockColumns(t)) == 0 {
 		return nil
 	}
@@ -84,7 +85,7 @@ func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.No
 		}
 		return texts[c.Name]
 	}
-	var edits []edit
+	var edits []sqltext.Edit
 	x := &inserting{madeValues: wp.made}
 	for r, l := range lists {
 		var places [][2]int
@@ -102,7 +103,7 @@ func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.No
 			if i >= len(places) {
 				lostPlace()
 			}
-			edits = append(edits, edit{from: places[i][0], to: places[i][1], text: text(c)})
+			edits = append(edits, sqltext.Edit{From: places[i][0], To: places[i][1], Text: text(c)})
 		}
 		tail := ""
 		for _, c := range missing {
@@ -110,7 +111,7 @@ func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.No
 		}
 		if tail != "" {
 			end := ts[rows[r][1]].Start
-			edits = append(edits, edit{from: end, to: end, text: tail})
+			edits = append(edits, sqltext.Edit{From: end, To: end, Text: tail})
 		}
 	}
 	if len(missing) == 0 {
@@ -118,27 +119,27 @@ func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.No
 	}
 	names := ""
 	for _, c := range missing {
-		names += ", " + quoteAlways(c.Name)
+		names += ", " + sqltext.QuoteAlways(c.Name)
 	}
 	if named {
 		end := ts[at].Start
-		return append(edits, edit{from: end, to: end, text: names})
+		return append(edits, sqltext.Edit{From: end, To: end, Text: names})
 	}
 	end := ts[at].End
 	if wp.made.fill != nil {
 		// The list that names the columns of the router's values.
 		for i := range wp.made.fill.edits {
-			if e := &wp.made.fill.edits[i]; e.from == end && e.to == end && strings.HasPrefix(e.text, " (") {
-				e.text = strings.TrimSuffix(e.text, ")") + names + ")"
+			if e := &wp.made.fill.edits[i]; e.From == end && e.To == end && strings.HasPrefix(e.Text, " (") {
+				e.Text = strings.TrimSuffix(e.Text, ")") + names + ")"
 				return edits
 			}
 		}
 	}
 	list := ""
 	for _, c := range given {
-		list += ", " + quoteAlways(c)
+		list += ", " + sqltext.QuoteAlways(c)
 	}
-	return append(edits, edit{from: end, to: end, text: " (" + (list + names)[2:] + ")"})
+	return append(edits, sqltext.Edit{From: end, To: end, Text: " (" + (list + names)[2:] + ")"})
 }
 
 // clockSelect adds the columns to an INSERT whose SELECT is on every shard its own. It

@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -101,7 +102,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		}
 		wp.second.clock = before
 		if t.Kind == shardmap.Reference && wp.isVolatile(n) {
-			fail(sqlstate.Refusal("CLV-0411", "a volatile function in WHERE of a COPY to the reference table %s could choose other rows on each shard", quoteName(t.Schema, t.Name)).
+			fail(sqlstate.Refusal("CLV-0411", "a volatile function in WHERE of a COPY to the reference table %s could choose other rows on each shard", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("copy all rows, and delete some afterwards"))
 		}
 	}
@@ -117,7 +118,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		for _, col := range leftOut(t, p.Columns) {
 			expr := clockDefault(col)
 			if wp.differsByRow(expr) {
-				fail(sqlstate.Refusal("CLV-0614", "the default of column %s depends on the transaction's time and is another for each row", quoteIdent(col.Name)).
+				fail(sqlstate.Refusal("CLV-0614", "the default of column %s depends on the transaction's time and is another for each row", sqltext.QuoteIdent(col.Name)).
 					WithHint("give the column in the COPY"))
 			}
 			text := wp.written(selectOf([]*pg.Node{wp.clocked(expr)}, nil, nil))
@@ -149,7 +150,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 			at := slices.Index(names, k)
 			if at < 0 {
 				if at = slices.IndexFunc(p.MadeFor, func(g *shardmap.Column) bool { return g.Name == k }); at < 0 {
-					fail(sqlstate.Refusal("CLV-0413", "COPY has no column %s, of the shard key of table %s", quoteIdent(k), quoteName(t.Schema, t.Name)).
+					fail(sqlstate.Refusal("CLV-0413", "COPY has no column %s, of the shard key of table %s", sqltext.QuoteIdent(k), sqltext.QuoteName(t.Schema, t.Name)).
 						WithHint("name it in the column list, and give its values"))
 				}
 				at = -1 - at
@@ -260,7 +261,7 @@ func copyFormat(f *CopyFormat, options []*pg.Node) {
 		switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(e.GetString_().GetSval())) {
 		case "utf8", "unicode":
 		default:
-			fail(sqlstate.Refusal("CLV-0414", "COPY in the encoding %s is not supported over several shards", quoteString(e.GetString_().GetSval())).
+			fail(sqlstate.Refusal("CLV-0414", "COPY in the encoding %s is not supported over several shards", sqltext.QuoteString(e.GetString_().GetSval())).
 				WithHint("send the data as UTF8"))
 		}
 	}

@@ -2,13 +2,13 @@ package planner
 
 import (
 	"slices"
-	"sort"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -44,7 +44,7 @@ func tableOptions(list []*pg.Node) options {
 				}
 				for _, have := range o.shardKey {
 					if have == part {
-						fail(badOption("cleave.shard_key names column " + quoteIdent(part) + " twice"))
+						fail(badOption("cleave.shard_key names column " + sqltext.QuoteIdent(part) + " twice"))
 					}
 				}
 				o.shardKey = append(o.shardKey, part)
@@ -169,7 +169,7 @@ func (ns *namespace) like(l *pg.TableLikeClause) []shardmap.Column {
 	}
 	for _, c := range t.Columns {
 		if c.Identity != "" && l.Options&(defaults|identity) != 0 {
-			fail(sqlstate.Refusal("CLV-0922", "LIKE with the defaults of %s, which has the identity column %s, is not supported", t.QualifiedName(), quoteIdent(c.Name)).
+			fail(sqlstate.Refusal("CLV-0922", "LIKE with the defaults of %s, which has the identity column %s, is not supported", t.QualifiedName(), sqltext.QuoteIdent(c.Name)).
 				WithHint("EXCLUDING DEFAULTS EXCLUDING IDENTITY, or write the columns out"))
 		}
 	}
@@ -177,9 +177,9 @@ func (ns *namespace) like(l *pg.TableLikeClause) []shardmap.Column {
 }
 
 // finish writes the text for the shards.
-func (d *declaration) finish(edits []edit) {
+func (d *declaration) finish(edits []sqltext.Edit) {
 	st := d.change.st
-	st.Text = splice(d.change.sql, append(edits, d.edits...))
+	st.Text = sqltext.Splice(d.change.sql, append(edits, d.edits...))
 	st.DDL.Sequences, st.DDL.Functions = append(st.DDL.Sequences, d.sequences...), d.functions
 	d.change.freeze(d)
 }
@@ -238,7 +238,7 @@ func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 	ks, ok := ch.snap.Keyspace(name)
 	if !ok {
 		fail(sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", name).
-			WithHint("create it: SELECT cleave.create_keyspace(%s, 'hash', ARRAY['%s'])", quoteString(name), types[0]))
+			WithHint("create it: SELECT cleave.create_keyspace(%s, 'hash', ARRAY['%s'])", sqltext.QuoteString(name), types[0]))
 	}
 	want := ks.Def().Types
 	same := len(want) == len(types)
@@ -289,7 +289,7 @@ type declaration struct {
 	typ      string // its type's name, "" for arrays, and if no column is being read
 
 	table     *shardmap.Table // the one that is altered
-	edits     []edit          // of the text, for what the router generates
+	edits     []sqltext.Edit  // of the text, for what the router generates
 	sequences []SequenceChange
 	functions bool
 	cmds      int // of the ALTER TABLE
@@ -421,8 +421,8 @@ func (d *declaration) unique(cols []string, what string) {
 			if len(cols) > 0 {
 				of = " (" + strings.Join(cols, ", ") + ")"
 			}
-			fail(sqlstate.Refusal("CLV-0927", "%s%s of table %s does not include the shard key column %s, so two shards could hold equal rows", what, of, quoteName(d.name.Schema, d.name.Name), quoteIdent(k)).
-				WithHint("add %s to it", quoteIdent(k)))
+			fail(sqlstate.Refusal("CLV-0927", "%s%s of table %s does not include the shard key column %s, so two shards could hold equal rows", what, of, sqltext.QuoteName(d.name.Schema, d.name.Name), sqltext.QuoteIdent(k)).
+				WithHint("add %s to it", sqltext.QuoteIdent(k)))
 		}
 	}
 }
@@ -432,7 +432,7 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 	target := x.Pktable
 	self := target.Relname == d.name.Name && (target.Schemaname == "" || target.Schemaname == d.name.Schema)
 	r := ch.relation(target)
-	other := quoteName(r.schema, r.name)
+	other := sqltext.QuoteName(r.schema, r.name)
 	var key []string
 	switch {
 	case self && (r.table == nil || r.table.Schema == d.name.Schema):
@@ -472,7 +472,7 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 		}
 		if !matched {
 			fail(sqlstate.Refusal("CLV-0931", "the foreign key to %s does not match shard key with shard key, so the referenced row could be on another shard", other).
-				WithHint("include %s in the foreign key, referencing the shard key of %s", quoteIdent(d.key[i]), other))
+				WithHint("include %s in the foreign key, referencing the shard key of %s", sqltext.QuoteIdent(d.key[i]), other))
 		}
 	}
 	for _, c := range strs(x.FkDelSetCols) {
@@ -488,34 +488,9 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 	}
 }
 
-// edit replaces text[from:to].
-type edit struct {
-	from, to int
-	text     string
-}
-
-func splice(text string, edits []edit) string {
-	if len(edits) == 0 {
-		return text
-	}
-	sort.Slice(edits, func(i, j int) bool { return edits[i].from < edits[j].from })
-	var b strings.Builder
-	at := 0
-	for _, e := range edits {
-		if e.from < at {
-			continue
-		}
-		b.WriteString(text[at:e.from])
-		b.WriteString(e.text)
-		at = e.to
-	}
-	b.WriteString(text[at:])
-	return b.String()
-}
-
 // cutOptions cuts the options that begin at the offsets out of WITH (...), and
 // WITH () altogether if none is left.
-func (src *sourceText) cutOptions(at []int32) []edit {
+func (src *sourceText) cutOptions(at []int32) []sqltext.Edit {
 	if len(at) == 0 {
 		return nil
 	}
@@ -561,17 +536,17 @@ func (src *sourceText) cutOptions(at []int32) []edit {
 		for from > 0 && (src.sql[from-1] == ' ' || src.sql[from-1] == '\t') {
 			from--
 		}
-		return []edit{{from: from, to: ts[i].End}}
+		return []sqltext.Edit{{From: from, To: ts[i].End}}
 	}
 	parts := make([]string, len(kept))
 	for j, k := range kept {
 		parts[j] = src.sql[k.from:k.to]
 	}
-	return []edit{{from: ts[open].End, to: ts[i].Start, text: strings.Join(parts, ", ")}}
+	return []sqltext.Edit{{From: ts[open].End, To: ts[i].Start, Text: strings.Join(parts, ", ")}}
 }
 
 // notNullEdit adds NOT NULL at the end of a column's definition.
-func (src *sourceText) notNullEdit(c *pg.ColumnDef) edit {
+func (src *sourceText) notNullEdit(c *pg.ColumnDef) sqltext.Edit {
 	ts, depth := src.top()
 	for i, t := range ts {
 		if t.Start != int(c.Location) {
@@ -580,12 +555,12 @@ func (src *sourceText) notNullEdit(c *pg.ColumnDef) edit {
 		d := depth[i]
 		for j := i + 1; j < len(ts); j++ {
 			if depth[j] == d && ts[j].IsPunct(src.sql, ',') || depth[j] < d {
-				return edit{from: ts[j-1].End, to: ts[j-1].End, text: " NOT NULL"}
+				return sqltext.Edit{From: ts[j-1].End, To: ts[j-1].End, Text: " NOT NULL"}
 			}
 		}
 	}
 	fail(sqlstate.New(sqlstate.InternalError, "column %q was not found in the text", c.Colname))
-	return edit{}
+	return sqltext.Edit{}
 }
 
 func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
@@ -730,7 +705,7 @@ func refuseRowSecurity() {
 
 func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	spread := d.kind != shardmap.Whole
-	table := quoteName(d.name.Schema, d.name.Name)
+	table := sqltext.QuoteName(d.name.Schema, d.name.Name)
 	switch c.Subtype {
 	case pg.AlterTableType_AT_AddColumn:
 		if c.MissingOk && d.has(c.Def.GetColumnDef().GetColname()) {
@@ -744,12 +719,12 @@ func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 		d.constraint(&pg.Constraint{Contype: pg.ConstrType_CONSTR_DEFAULT, RawExpr: c.Def}, c.Name)
 	case pg.AlterTableType_AT_DropColumn, pg.AlterTableType_AT_DropNotNull:
 		if d.isKey(c.Name) {
-			fail(sqlstate.Refusal("CLV-0937", "column %s is the shard key of table %s", quoteIdent(c.Name), table).
+			fail(sqlstate.Refusal("CLV-0937", "column %s is the shard key of table %s", sqltext.QuoteIdent(c.Name), table).
 				WithHint("create a table with another shard key and copy the rows"))
 		}
 	case pg.AlterTableType_AT_AlterColumnType:
 		if d.isKey(c.Name) {
-			fail(sqlstate.Refusal("CLV-0938", "the type of column %s cannot change: it is the shard key of table %s, and its rows are placed by it", quoteIdent(c.Name), table).
+			fail(sqlstate.Refusal("CLV-0938", "the type of column %s cannot change: it is the shard key of table %s, and its rows are placed by it", sqltext.QuoteIdent(c.Name), table).
 				WithHint("create a table with another shard key and copy the rows"))
 		}
 		ch.expressions([]*pg.Node{c.Def.GetColumnDef().GetRawDefault()})

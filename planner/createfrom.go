@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -90,7 +91,7 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 	as.Head, as.Tail, _ = strings.Cut(text, word)
 	if !c.Into.SkipData {
 		as.Query = a.written(c.Query)
-		as.Insert = "INSERT INTO " + quoteIdent(name.Schema) + "." + quoteIdent(name.Name) + " " + as.Query
+		as.Insert = "INSERT INTO " + sqltext.QuoteIdent(name.Schema) + "." + sqltext.QuoteIdent(name.Name) + " " + as.Query
 	}
 	probe := clone(c)
 	probe.Into.SkipData, probe.Into.Options = true, nil

@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -77,7 +78,7 @@ func explainOf(e *pg.ExplainStmt, prefix string) *Explain {
 				summary = "on"
 			}
 		}
-		options += ", " + quoteAlways(d.GetDefname()) // any text in quotes can be a name: the shard refuses those that it does not know
+		options += ", " + sqltext.QuoteAlways(d.GetDefname()) // any text in quotes can be a name: the shard refuses those that it does not know
 		if n := d.GetArg().GetInteger(); n != nil {
 			options += " " + strconv.Itoa(int(n.Ival))
 		} else if d.GetArg() != nil {

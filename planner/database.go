@@ -6,6 +6,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/planner/sqltext"
 )
 
 // Clients connect to one database, and shards' databases have names of their own. Clients compare what they
@@ -217,7 +219,7 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 		}
 	}
 	kept, shown, from := map[proto.Message]bool{}, map[proto.Message]bool{}, map[proto.Message]*pg.RangeFunction{}
-	var edits []edit
+	var edits []sqltext.Edit
 	inspect(root, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
@@ -231,7 +233,7 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 			})
 			if c := arg.GetAConst(); c.GetSval().GetSval() == Database {
 				if i := cr.tokenAt(c.Location); i >= 0 {
-					edits = append(edits, edit{from: cr.tokens()[i].Start, to: cr.tokens()[i].End, text: "pg_catalog.current_database()"})
+					edits = append(edits, sqltext.Edit{From: cr.tokens()[i].Start, To: cr.tokens()[i].End, Text: "pg_catalog.current_database()"})
 				}
 			}
 			if c := arg.GetColumnRef(); c != nil {
@@ -240,7 +242,7 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 				last := i + 2*(len(names)-1)
 				if ts := cr.tokens(); i >= 0 && len(names) > 0 && names[len(names)-1] == "datname" && last < len(ts) {
 					name := cr.sql[ts[i].Start:ts[last].End]
-					edits = append(edits, edit{from: ts[i].Start, to: ts[last].End, text: "CASE " + name + " WHEN '" + Database + "' THEN pg_catalog.current_database() ELSE " + name + " END"})
+					edits = append(edits, sqltext.Edit{From: ts[i].Start, To: ts[last].End, Text: "CASE " + name + " WHEN '" + Database + "' THEN pg_catalog.current_database() ELSE " + name + " END"})
 				}
 			}
 		case *pg.ResTarget:
@@ -278,15 +280,15 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 		lost = lost || !ok
 		switch f := from[m]; {
 		case f != nil && f.Alias == nil:
-			e.text = "(SELECT " + databaseName + " AS " + name + ") AS " + name
+			e.Text = "(SELECT " + databaseName + " AS " + name + ") AS " + name
 		case f != nil && len(f.Alias.Colnames) == 0:
-			e.text = "(SELECT " + databaseName + " AS " + quoteAlways(f.Alias.Aliasname) + ")"
+			e.Text = "(SELECT " + databaseName + " AS " + sqltext.QuoteAlways(f.Alias.Aliasname) + ")"
 		case f != nil:
-			e.text = "(SELECT " + databaseName + ")"
+			e.Text = "(SELECT " + databaseName + ")"
 		case shown[m]:
-			e.text = "(SELECT " + databaseName + " AS " + name + ")"
+			e.Text = "(SELECT " + databaseName + " AS " + name + ")"
 		default:
-			e.text = databaseName
+			e.Text = databaseName
 		}
 		edits = append(edits, e)
 		return true
@@ -294,23 +296,23 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 	if lost || len(edits) == 0 {
 		return ""
 	}
-	return splice(cr.sql, edits)
+	return sqltext.Splice(cr.sql, edits)
 }
 
 // databaseSpan is where a databaseCall stands.
-func (src *sourceText) databaseSpan(m proto.Message) (e edit, ok bool) {
+func (src *sourceText) databaseSpan(m proto.Message) (e sqltext.Edit, ok bool) {
 	ts := src.tokens()
 	if v, is := m.(*pg.SQLValueFunction); is {
 		i := src.tokenAt(v.Location)
 		if i < 0 {
 			return e, false
 		}
-		return edit{from: ts[i].Start, to: ts[i].End}, true
+		return sqltext.Edit{From: ts[i].Start, To: ts[i].End}, true
 	}
 	i := src.tokenAt(m.(*pg.FuncCall).Location)
 	for j := i; j >= 0 && j < min(i+4, len(ts)-1); j++ {
 		if src.punct(j, '(') && src.punct(j+1, ')') {
-			return edit{from: ts[i].Start, to: ts[j+1].End}, true
+			return sqltext.Edit{From: ts[i].Start, To: ts[j+1].End}, true
 		}
 	}
 	return e, false

@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -32,7 +33,7 @@ type reading struct {
 	// names counts the relations that were named, see fresh.
 	names int
 	// edits are those of the texts that split an INSERT.
-	edits []edit
+	edits []sqltext.Edit
 	// clock is set once a text uses the parameter Plan.Clock.
 	clock bool
 	// anchor is the table whose shard key the proof of locality follows, see local.

@@ -7,6 +7,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/plpgsql"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -33,11 +35,11 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 	if language != "plpgsql" {
 		fail(e)
 	}
-	block, err := ch.p.readBlock(code)
-	var u *unread
+	block, err := plpgsql.Read(ch.p.parser(), code)
+	var u *plpgsql.Unread
 	switch {
 	case errors.As(err, &u):
-		fail(e.WithDetail("The router itself cannot carry it out: line %d: %s.", u.line, u.what))
+		fail(e.WithDetail("The router itself cannot carry it out: line %d: %s.", u.Line, u.What))
 	case err != nil:
 		fail(err)
 	}
@@ -52,7 +54,7 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 func (ch *schemaChange) doDefault(code string) bool {
 	b := newBody()
 	b.reads = true
-	if !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS " + quoteString(code)) {
+	if !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS " + sqltext.QuoteString(code)) {
 		return false
 	}
 	if !ch.onlyDefault(b, code) {

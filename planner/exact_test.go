@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -171,7 +172,7 @@ func TestExact(t *testing.T) {
 	end := time.Now().Add(testrun.Pick(3*time.Second, 10*time.Second)) // of other statements each time
 	made, routed, writes, several, mistaken := 0, 0, 0, 0, 0
 	templates := map[string]*Statement{}
-	var shaper Shaper
+	var shaper sqltext.Shaper
 	few := func() bool { return routed < 300 || writes < 30 }
 	for late := end.Add(2 * time.Minute); time.Now().Before(end) || few() && time.Now().Before(late); {
 		made++

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -81,7 +82,7 @@ func (s *Statement) Explain(snap *shardmap.Snapshot, args *Args) ([]string, erro
 	}
 	var tables []string
 	for _, t := range s.Tables {
-		tables = append(tables, quoteName(t.Schema, t.Name)+" ("+string(t.Kind)+")")
+		tables = append(tables, sqltext.QuoteName(t.Schema, t.Name)+" ("+string(t.Kind)+")")
 	}
 	line("tables", strings.Join(tables, ", "))
 	switch s.Kind {
@@ -159,7 +160,7 @@ func (e *KeyExpr) String() string {
 	case e.Type == keyspace.Int2, e.Type == keyspace.Int4, e.Type == keyspace.Int8:
 		return strconv.FormatInt(e.Value.Int(), 10)
 	}
-	return quoteString(e.Value.Text())
+	return sqltext.QuoteString(e.Value.Text())
 }
 
 // keysMade reports whether the router makes a value of the shard key.

@@ -10,6 +10,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -87,7 +88,7 @@ type madeValues struct {
 	st        *Statement
 	fill      *filling             // nil: none yet
 	selected  map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
-	judged    []edit               // of Statement.Judged
+	judged    []sqltext.Edit       // of Statement.Judged
 	signals   []signal
 	fillNamed int8 // 0 not looked yet, 1 no, 2 yes: see namesFill
 }
@@ -96,7 +97,7 @@ type madeValues struct {
 type filling struct {
 	base   int // the client's highest parameter
 	values []FillValue
-	edits  []edit
+	edits  []sqltext.Edit
 }
 
 // functions that a router evaluates; of the schema cleave or PostgreSQL's own.
@@ -208,7 +209,7 @@ func stringNode(s string) *pg.Node {
 
 func (mv *madeValues) replace(from, to int, text string) {
 	f := mv.filler()
-	f.edits = append(f.edits, edit{from: from, to: to, text: text})
+	f.edits = append(f.edits, sqltext.Edit{From: from, To: to, Text: text})
 }
 
 // finishFill turns what was collected into the statement's Fill and Text.
@@ -222,13 +223,13 @@ func (mv *madeValues) finishFill() {
 		if f != nil {
 			mv.judged = append(mv.judged, f.edits...)
 		}
-		st.Judged, st.Reusable = splice(mv.sql, mv.judged), false
+		st.Judged, st.Reusable = sqltext.Splice(mv.sql, mv.judged), false
 	}
 	if f == nil || len(f.edits) == 0 {
 		return
 	}
 	st.Reusable = false
-	text := splice(mv.sql, f.edits)
+	text := sqltext.Splice(mv.sql, f.edits)
 	if len(f.values) == 0 {
 		st.Text = text
 		return
@@ -499,7 +500,7 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 		}
 		if q := mv.serialSequence(v.FuncCall); q != nil {
 			from, to := mv.callSpan(v.FuncCall)
-			text := quoteString(q.QualifiedName())
+			text := sqltext.QuoteString(q.QualifiedName())
 			mv.replace(from, to, text+"::text")
 			return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Sval{Sval: &pg.String{Sval: q.QualifiedName()}}, Location: -1}}}
 		}
@@ -567,7 +568,7 @@ func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
 		}
 		// The column keeps the name that the call gave it.
 		end := mv.targetEnd(r)
-		mv.replace(end, end, " AS "+quoteAlways(name))
+		mv.replace(end, end, " AS "+sqltext.QuoteAlways(name))
 	}
 }
 
@@ -606,13 +607,13 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 	}
 	what := ""
 	if v.Sequence != nil {
-		what = " of the sequence " + quoteName(v.Sequence.Schema, v.Sequence.Name)
+		what = " of the sequence " + sqltext.QuoteName(v.Sequence.Schema, v.Sequence.Name)
 	} else if v.Source == "lastval" {
 		what = " of this session"
 	}
 	call := strings.TrimSuffix(name, "()") + "("
 	if v.Sequence != nil {
-		call += quoteString(quoteName(v.Sequence.Schema, v.Sequence.Name))
+		call += sqltext.QuoteString(sqltext.QuoteName(v.Sequence.Schema, v.Sequence.Name))
 	}
 	switch {
 	case fx.st.DDL != nil:
@@ -672,7 +673,7 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 		name = figureName(t.Val)
 	}
 	var b strings.Builder
-	b.WriteString("SELECT " + quoteAlways(name) + " FROM (VALUES ")
+	b.WriteString("SELECT " + sqltext.QuoteAlways(name) + " FROM (VALUES ")
 	for i := range n {
 		node, text := mv.value(v)
 		if i > 0 {
@@ -681,7 +682,7 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 		b.WriteString("(" + text + ")")
 		t.Val = node
 	}
-	b.WriteString(") AS ids(" + quoteAlways(name) + ")")
+	b.WriteString(") AS ids(" + sqltext.QuoteAlways(name) + ")")
 	ts := mv.tokens()
 	last := len(ts) - 1
 	for last > 0 && mv.punct(last, ';') {

@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -43,7 +44,7 @@ func (ns *namespace) makes(t *shardmap.Table, c *shardmap.Column) FillValue {
 	}
 	q, ok := ns.snap.SequenceNamed(name)
 	if !ok {
-		fail(sqlstate.New(sqlstate.UndefinedTable, "column %q of table %s takes its values from the sequence %s, which does not exist", c.Name, quoteName(t.Schema, t.Name), name).
+		fail(sqlstate.New(sqlstate.UndefinedTable, "column %q of table %s takes its values from the sequence %s, which does not exist", c.Name, sqltext.QuoteName(t.Schema, t.Name), name).
 			WithHint("create it, or change the default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
 	}
 	return FillValue{Source: "nextval", Sequence: q}
@@ -115,7 +116,7 @@ func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	}
 	for _, c := range gen {
 		if listed := slices.Contains(cols, c.Name); !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			x.touched.second.refuseOne(sqlstate.Refusal("CLV-0239", "the router makes the values of column %s of table %s, and does not see the rows of INSERT ... SELECT", quoteIdent(c.Name), quoteName(x.t.Schema, x.t.Name)).
+			x.touched.second.refuseOne(sqlstate.Refusal("CLV-0239", "the router makes the values of column %s of table %s, and does not see the rows of INSERT ... SELECT", sqltext.QuoteIdent(c.Name), sqltext.QuoteName(x.t.Schema, x.t.Name)).
 				WithHint("read the rows first, and insert them with VALUES; or select a value for the column"))
 		}
 	}
@@ -180,7 +181,7 @@ func (x *inserting) selectedCalls() {
 		}
 		x.selected[x.cols[i]] = v
 		from, to := x.callSpan(r.Val.GetFuncCall())
-		x.judged = append(x.judged, edit{from: from, to: to, text: "NULL::pg_catalog.int8"})
+		x.judged = append(x.judged, sqltext.Edit{From: from, To: to, Text: "NULL::pg_catalog.int8"})
 	}
 	if len(x.selected) == 0 {
 		return
@@ -265,7 +266,7 @@ func (x *inserting) defaultValues(gen []*shardmap.Column) {
 	var row []*pg.Node
 	for _, c := range gen {
 		node, text := x.value(x.makes(x.t, c))
-		names, texts, row = append(names, quoteAlways(c.Name)), append(texts, text), append(row, node)
+		names, texts, row = append(names, sqltext.QuoteAlways(c.Name)), append(texts, text), append(row, node)
 		x.s.Cols = append(x.s.Cols, resTarget(c.Name))
 	}
 	x.replace(ts[x.values].Start, ts[x.values+1].End, "("+strings.Join(names, ", ")+") "+strings.TrimLeft(x.overriding()+" VALUES (", " ")+strings.Join(texts, ", ")+")")
@@ -394,7 +395,7 @@ func (x *inserting) item(items []*pg.Node, i int, span func(int) (int, int)) {
 		given := !isDefault
 		if given && c.Identity != "" && override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			if hasParam(items[i]) {
-				fail(sqlstate.Refusal("CLV-0242", "OVERRIDING USER VALUE ignores the value given for column %s, which is a parameter", quoteIdent(c.Name)).
+				fail(sqlstate.Refusal("CLV-0242", "OVERRIDING USER VALUE ignores the value given for column %s, which is a parameter", sqltext.QuoteIdent(c.Name)).
 					WithHint("leave the column out"))
 			}
 			given = false
@@ -450,12 +451,12 @@ func (x *inserting) listColumns(missing []*shardmap.Column, width int) {
 	names := make([]string, 0, len(x.t.Columns))
 	if !x.named {
 		for _, c := range x.cols[:width] {
-			names = append(names, quoteAlways(c))
+			names = append(names, sqltext.QuoteAlways(c))
 			x.s.Cols = append(x.s.Cols, resTarget(c))
 		}
 	}
 	for _, c := range missing {
-		names = append(names, quoteAlways(c.Name))
+		names = append(names, sqltext.QuoteAlways(c.Name))
 		x.s.Cols = append(x.s.Cols, resTarget(c.Name))
 	}
 	if x.named {
@@ -475,7 +476,7 @@ func (ns *namespace) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
 				continue
 			}
 			if assigned(r.GetVal()).GetSetToDefault() != nil {
-				fail(sqlstate.Refusal("CLV-0243", "column %s gets its values from the router, and SET ... = DEFAULT would need one for each row", quoteIdent(c.Name)).
+				fail(sqlstate.Refusal("CLV-0243", "column %s gets its values from the router, and SET ... = DEFAULT would need one for each row", sqltext.QuoteIdent(c.Name)).
 					WithHint("give the value"))
 			}
 			if c.Identity == shardmap.IdentityAlways {
@@ -510,11 +511,11 @@ func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 			at = slices.IndexFunc(t.Columns, func(o shardmap.Column) bool { return o.Name == g.Name })
 		}
 		if at < 0 || at >= len(c.Values) || c.Values[at].GetSetToDefault() != nil {
-			fail(sqlstate.Refusal("CLV-0244", "the router makes the values of column %s, and does not see the rows that MERGE inserts", quoteIdent(g.Name)).
+			fail(sqlstate.Refusal("CLV-0244", "the router makes the values of column %s, and does not see the rows that MERGE inserts", sqltext.QuoteIdent(g.Name)).
 				WithHint("let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT"))
 		}
 		if g.Identity != "" && c.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			fail(sqlstate.Refusal("CLV-0245", "OVERRIDING USER VALUE ignores the values given for column %s, and the router does not see the rows that MERGE inserts", quoteIdent(g.Name)).
+			fail(sqlstate.Refusal("CLV-0245", "OVERRIDING USER VALUE ignores the values given for column %s, and the router does not see the rows that MERGE inserts", sqltext.QuoteIdent(g.Name)).
 				WithHint("use INSERT ... ON CONFLICT"))
 		}
 		if g.Identity == shardmap.IdentityAlways && c.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE {
@@ -527,7 +528,7 @@ func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
 	if a.copyMakes(c) {
 		t := a.relation(c.Relation).table
-		a.second.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", quoteName(t.Schema, t.Name)).
+		a.second.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("give all columns in the COPY"))
 	}
 }

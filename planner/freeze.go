@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -132,7 +133,7 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 			}
 			for _, x := range def.Constraints {
 				if x := x.GetConstraint(); x.GetContype() == pg.ConstrType_CONSTR_DEFAULT {
-					if now := f.filled(x.RawExpr, "the default of column "+quoteIdent(def.Colname)); now != nil {
+					if now := f.filled(x.RawExpr, "the default of column "+sqltext.QuoteIdent(def.Colname)); now != nil {
 						more = append(more, &pg.Node{Node: &pg.Node_AlterTableCmd{AlterTableCmd: &pg.AlterTableCmd{
 							Subtype: pg.AlterTableType_AT_ColumnDefault, Name: def.Colname, Def: x.RawExpr, Behavior: pg.DropBehavior_DROP_RESTRICT}}})
 						x.RawExpr = now
@@ -146,17 +147,17 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 				own := keyColumnOrUnknown(f.table, c.Name).Type
 				was, is := strings.HasPrefix(own, "reg"), strings.HasPrefix(typ, "reg")
 				if was && !is && !textual(typ) || is && !was && !textual(own) {
-					f.ownFill("the change of column "+quoteIdent(c.Name), "the OID of an object")
+					f.ownFill("the change of column "+sqltext.QuoteIdent(c.Name), "the OID of an object")
 				}
 				continue
 			}
 			if what := shardOwn(def.RawDefault, typ, f.table); what != "" {
-				f.ownFill("USING for column "+quoteIdent(c.Name), what)
+				f.ownFill("USING for column "+sqltext.QuoteIdent(c.Name), what)
 			}
 			def.RawDefault = f.typed(def.RawDefault, def.TypeName, "")
 			f.expression(&def.RawDefault)
 			f.look(def.RawDefault)
-			if now := f.filled(def.RawDefault, "USING for column "+quoteIdent(c.Name)); now != nil {
+			if now := f.filled(def.RawDefault, "USING for column "+sqltext.QuoteIdent(c.Name)); now != nil {
 				def.RawDefault = now
 			}
 		case pg.AlterTableType_AT_ColumnDefault:
@@ -243,7 +244,7 @@ func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
 		case *pg.Node_TypeCast:
 			if word, typ := clockLiteral(v.TypeCast); word != "" { // a text that is read when it is needed
 				found = true
-				return f.time(quoteString(word)+"::pg_catalog."+typ, typ, v.TypeCast.TypeName.Typmods)
+				return f.time(sqltext.QuoteString(word)+"::pg_catalog."+typ, typ, v.TypeCast.TypeName.Typmods)
 			}
 		case *pg.Node_SqlvalueFunction:
 			if typ := clockOps[v.SqlvalueFunction.Op]; typ != "" {
@@ -359,11 +360,11 @@ func (f *freezing) typed(e *pg.Node, typ *pg.TypeName, own string) *pg.Node {
 	if strings.ContainsAny(s.Sval, "{}[]()") || strings.HasSuffix(own, "]") {
 		f.inside(s.Sval)
 	}
-	return f.mark(quoteString(s.Sval) + "::" + own)
+	return f.mark(sqltext.QuoteString(s.Sval) + "::" + own)
 }
 
 func (f *freezing) inside(s string) {
-	fail(sqlstate.Refusal("CLV-0622", "the text %s has a word for the time inside, which each shard would read by its own clock", quoteString(s)).
+	fail(sqlstate.Refusal("CLV-0622", "the text %s has a word for the time inside, which each shard would read by its own clock", sqltext.QuoteString(s)).
 		WithHint("write the time itself, or an expression with now()"))
 }
 
@@ -423,7 +424,7 @@ func (f *freezing) comparison(e *pg.A_Expr) {
 		}
 	}
 	if word != "" && times {
-		fail(sqlstate.Refusal("CLV-0623", "the text %s is read as the time at which the statement runs, by each shard as its own", quoteString(word)).
-			WithHint("cast it: %s::timestamptz", quoteString(word)))
+		fail(sqlstate.Refusal("CLV-0623", "the text %s is read as the time at which the statement runs, by each shard as its own", sqltext.QuoteString(word)).
+			WithHint("cast it: %s::timestamptz", sqltext.QuoteString(word)))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -203,7 +204,7 @@ func (g *gatherer) needs() {
 	}
 	for _, o := range g.occ {
 		if g.typeof && o.whole {
-			fail(sqlstate.Refusal("CLV-0253", "pg_typeof() of a row of %s cannot be told for rows of several shards", quoteName(o.table.Schema, o.table.Name)).
+			fail(sqlstate.Refusal("CLV-0253", "pg_typeof() of a row of %s cannot be told for rows of several shards", sqltext.QuoteName(o.table.Schema, o.table.Name)).
 				WithHint("use the columns"))
 		}
 	}
@@ -234,7 +235,7 @@ func (g *gatherer) shorten() {
 		}
 		for _, o := range occ {
 			if !o.lone || o.table.Schema != schema || g.other[rel] {
-				fail(sqlstate.Refusal("CLV-0255", "the column reference %s is not clear once rows of several shards are brought together", quoteName(schema, rel)).
+				fail(sqlstate.Refusal("CLV-0255", "the column reference %s is not clear once rows of several shards are brought together", sqltext.QuoteName(schema, rel)).
 					WithHint("give the table an alias and use that"))
 			}
 		}
@@ -244,7 +245,7 @@ func (g *gatherer) shorten() {
 	for name, occ := range g.names {
 		for _, o := range occ {
 			if o.lone && (o.table != occ[0].table) {
-				fail(sqlstate.Refusal("CLV-0256", "two tables called %s are read without an alias", quoteIdent(name)).
+				fail(sqlstate.Refusal("CLV-0256", "two tables called %s are read without an alias", sqltext.QuoteIdent(name)).
 					WithHint("give each of them an alias"))
 			}
 		}
@@ -424,7 +425,7 @@ func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 			WithHint("leave out the database name"))
 	}
 	r := g.plans.relation(v)
-	name := quoteName(r.schema, r.name)
+	name := sqltext.QuoteName(r.schema, r.name)
 	switch {
 	case r.virtual:
 		fail(sqlstate.Refusal("CLV-0257", "table %s is answered by the router and cannot be joined with rows of several shards", name).

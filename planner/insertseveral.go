@@ -9,6 +9,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -139,7 +140,7 @@ func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
 	if c := s.OnConflictClause; c != nil {
 		for _, r := range c.TargetList {
 			if slices.Contains(t.ShardKey, r.GetResTarget().GetName()) && !restates(c, r.GetResTarget()) {
-				fail(sqlstate.Refusal("CLV-1309", "ON CONFLICT DO UPDATE cannot change the shard key column %s of table %s", quoteIdent(r.GetResTarget().GetName()), quoteName(t.Schema, t.Name)).
+				fail(sqlstate.Refusal("CLV-1309", "ON CONFLICT DO UPDATE cannot change the shard key column %s of table %s", sqltext.QuoteIdent(r.GetResTarget().GetName()), sqltext.QuoteName(t.Schema, t.Name)).
 					WithHint("delete the row and insert it with the new key"))
 			}
 		}
@@ -162,8 +163,8 @@ func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
 	plan := &Plan{Op: Insert, Insert: p, Why: "the rows have different shard keys"}
 	switch {
 	case sel == nil:
-		fail(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", quoteName(t.Schema, t.Name)).
-			WithHint("name the shard key column %s and its value", quoteIdent(t.ShardKey[0])))
+		fail(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
+			WithHint("name the shard key column %s and its value", sqltext.QuoteIdent(t.ShardKey[0])))
 	case plainValues(sel):
 		wp.planRows(p, s, sel, t, cols)
 	default:
@@ -186,7 +187,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	wp.types = p.Types
 	for _, n := range s.GetOnConflictClause().GetTargetList() {
 		if r := n.GetResTarget(); assigned(r.GetVal()).GetSetToDefault() != nil && keyColumnOrUnknown(t, r.GetName()).Clocked != "" {
-			fail(sqlstate.Refusal("CLV-1310", "ON CONFLICT DO UPDATE SET %s = DEFAULT would be the time of each shard's own transaction", quoteIdent(r.GetName())).
+			fail(sqlstate.Refusal("CLV-1310", "ON CONFLICT DO UPDATE SET %s = DEFAULT would be the time of each shard's own transaction", sqltext.QuoteIdent(r.GetName())).
 				WithHint("write the time out: now()"))
 		}
 	}
@@ -250,7 +251,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 		key := make([]InsertKey, len(at))
 		for i, p := range at {
 			if p >= len(items) {
-				fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", quoteIdent(t.ShardKey[i])).
+				fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", sqltext.QuoteIdent(t.ShardKey[i])).
 					WithHint("give it a value in every row"))
 			}
 			key[i] = c.key(items[p], i, t, func() (int, int) { return place(p) })
@@ -284,26 +285,26 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	cut := &cutter{text: wp.sql, edits: slices.Clone(wp.second.edits)}
 	if wp.made.fill != nil {
 		for _, e := range wp.made.fill.edits {
-			if !slices.ContainsFunc(c.places, func(p [2]int) bool { return e.from >= p[0] && e.to <= p[1] }) {
+			if !slices.ContainsFunc(c.places, func(p [2]int) bool { return e.From >= p[0] && e.To <= p[1] }) {
 				cut.edits = append(cut.edits, e)
 			}
 		}
 	}
 	cut.edits = append(cut.edits, wp.clockRows(t, cols, sel.ValuesLists, listEnd, named, brackets)...)
-	slices.SortStableFunc(cut.edits, func(a, b edit) int { return a.from - b.from })
+	slices.SortStableFunc(cut.edits, func(a, b sqltext.Edit) int { return a.From - b.From })
 	p.Head = cut.cut(0, rows[0].from)
 	for r := range rows {
 		p.Rows[r].Text = cut.cut(rows[r].from, rows[r].to)
 	}
 	if p.Tail = tail; tail == "" {
 		p.Tail = cut.cut(rows[len(rows)-1].to, ts[last].End)
-	} else if slices.ContainsFunc(cut.edits, func(e edit) bool { return e.from >= rows[len(rows)-1].to }) {
+	} else if slices.ContainsFunc(cut.edits, func(e sqltext.Edit) bool { return e.From >= rows[len(rows)-1].to }) {
 		fail(sqlstate.Refusal("CLV-0624", "a value that the router makes stands beside a text that is cast to a time").
 			WithHint("take the values first, and pass them as parameters"))
 	}
 	if p.Matched {
 		for _, k := range t.ShardKey {
-			p.Tail += ", " + targetName(s.Relation) + "." + quoteAlways(k)
+			p.Tail += ", " + targetName(s.Relation) + "." + sqltext.QuoteAlways(k)
 		}
 	}
 }
@@ -311,29 +312,29 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 // targetName is what a statement calls the table that it changes.
 func targetName(v *pg.RangeVar) string {
 	if v.Alias != nil {
-		return quoteAlways(v.Alias.Aliasname)
+		return sqltext.QuoteAlways(v.Alias.Aliasname)
 	}
-	return quoteAlways(v.Relname)
+	return sqltext.QuoteAlways(v.Relname)
 }
 
 // cutter cuts a text into pieces, with edits applied in each. It goes from left to right.
 type cutter struct {
 	text  string
-	edits []edit // sorted
+	edits []sqltext.Edit // sorted
 }
 
 func (c *cutter) cut(from, to int) string {
 	var b strings.Builder
 	at := from
-	for len(c.edits) > 0 && (c.edits[0].from < to || c.edits[0].from == to && c.edits[0].to == to && to == len(c.text)) {
+	for len(c.edits) > 0 && (c.edits[0].From < to || c.edits[0].From == to && c.edits[0].To == to && to == len(c.text)) {
 		e := c.edits[0]
 		c.edits = c.edits[1:]
-		if e.from < at {
+		if e.From < at {
 			continue
 		}
-		b.WriteString(c.text[at:e.from])
-		b.WriteString(e.text)
-		at = e.to
+		b.WriteString(c.text[at:e.From])
+		b.WriteString(e.Text)
+		at = e.To
 	}
 	if at == from {
 		return c.text[from:to]
@@ -356,7 +357,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 	col := keyColumn(t, t.ShardKey[i])
 	typ := c.types[i]
 	if n.GetSetToDefault() != nil {
-		fail(sqlstate.Refusal("CLV-0312", "the shard key column %s of table %s gets its default on a shard, so its shard is not known before it runs", quoteIdent(col.Name), quoteName(t.Schema, t.Name)).
+		fail(sqlstate.Refusal("CLV-0312", "the shard key column %s of table %s gets its default on a shard, so its shard is not known before it runs", sqltext.QuoteIdent(col.Name), sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()"))
 	}
 	if k, ok := c.constantOf(n, typ, true); ok {
@@ -382,7 +383,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 func (c *computing) compute(n *pg.Node, from, to int, cast string) int {
 	c.exprs = append(c.exprs, n)
 	c.places = append(c.places, [2]int{from, to})
-	c.second.edits = append(c.second.edits, edit{from: from, to: to, text: markOf(MarkComputed, len(c.exprs)-1) + cast})
+	c.second.edits = append(c.second.edits, sqltext.Edit{From: from, To: to, Text: markOf(MarkComputed, len(c.exprs)-1) + cast})
 	return len(c.exprs) - 1
 }
 
@@ -421,7 +422,7 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 
 // looked writes a value anew whose casts look for words for the time.
 func (c *computing) looked(n *pg.Node, from, to int) {
-	if c.made.fill != nil && slices.ContainsFunc(c.made.fill.edits, func(e edit) bool { return e.from >= from && e.to <= to }) {
+	if c.made.fill != nil && slices.ContainsFunc(c.made.fill.edits, func(e sqltext.Edit) bool { return e.From >= from && e.To <= to }) {
 		fail(sqlstate.Refusal("CLV-0624", "a value that the router makes stands beside a text that is cast to a time").
 			WithHint("take the values first, and pass them as parameters"))
 	}
@@ -432,7 +433,7 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 	}
 	tree.Stmts[0].Stmt.GetSelectStmt().TargetList[0].GetResTarget().Name = "" // of an output
 	c.second.guard = false
-	c.second.edits = append(c.second.edits, edit{from: from, to: to, text: strings.TrimPrefix(c.written(tree.Stmts[0].Stmt), "SELECT ")})
+	c.second.edits = append(c.second.edits, sqltext.Edit{From: from, To: to, Text: strings.TrimPrefix(c.written(tree.Stmts[0].Stmt), "SELECT ")})
 	c.second.guard = true
 }
 
@@ -483,7 +484,7 @@ func (c *computing) finish(s *pg.InsertStmt) {
 	}
 	for _, u := range c.second.uses {
 		if u != c.target && !taken[u.ref] && !u.everywhere() {
-			fail(sqlstate.Refusal("CLV-0313", "an INSERT of rows for several shards cannot read table %s in WITH, ON CONFLICT or RETURNING", quoteName(u.rel.schema, u.rel.name)).
+			fail(sqlstate.Refusal("CLV-0313", "an INSERT of rows for several shards cannot read table %s in WITH, ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
 				WithHint("read it in a statement of its own"))
 		}
 	}
@@ -543,7 +544,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
 	for _, u := range wp.second.uses {
 		if !inside[u.ref] && !u.everywhere() {
-			fail(sqlstate.Refusal("CLV-0318", "an INSERT of rows for several shards cannot read table %s in ON CONFLICT or RETURNING", quoteName(u.rel.schema, u.rel.name)).
+			fail(sqlstate.Refusal("CLV-0318", "an INSERT of rows for several shards cannot read table %s in ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
 				WithHint("read it in a statement of its own"))
 		}
 	}
@@ -561,7 +562,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 	for _, c := range generated(t) {
 		i := slices.Index(cols, c.Name)
 		if i >= 0 && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", quoteIdent(c.Name)).
+			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", sqltext.QuoteIdent(c.Name)).
 				WithHint("leave the column out"))
 		}
 		if _, selected := wp.made.selected[c.Name]; i < 0 && !selected {
@@ -614,9 +615,9 @@ func copyInto(t *shardmap.Table, columns []*shardmap.Column) string {
 		if c.Type == "" || c.Computed || c.Identity == shardmap.IdentityAlways {
 			return ""
 		}
-		names[i] = quoteAlways(c.Name)
+		names[i] = sqltext.QuoteAlways(c.Name)
 	}
-	return "COPY " + quoteAlways(t.Schema) + "." + quoteAlways(t.Name) + " (" + strings.Join(names, ", ") + ") FROM STDIN"
+	return "COPY " + sqltext.QuoteAlways(t.Schema) + "." + sqltext.QuoteAlways(t.Name) + " (" + strings.Join(names, ", ") + ") FROM STDIN"
 }
 
 // storedKeys says what the columns of the shard key do to a value.

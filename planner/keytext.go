@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -131,7 +132,7 @@ func (k *KeyParam) With(values []string) []byte {
 
 // readBy is an expression by which PostgreSQL reads a text as a value of a time type.
 func readBy(text string, t keyspace.Type) string {
-	return quoteString(text) + "::pg_catalog." + keyNames[t]
+	return sqltext.QuoteString(text) + "::pg_catalog." + keyNames[t]
 }
 
 // anyTime is a value of a time type, so that the reading goes on to the other literals.

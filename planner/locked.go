@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -100,7 +101,7 @@ func (a *binder) noteLocked(s *pg.SelectStmt, sc *scope) {
 			if t == nil || t.Kind != shardmap.Reference || !strong(lock) || !named(name) {
 				return
 			}
-			l.table, l.clause = quoteName(t.Schema, t.Name), lockText(lock)
+			l.table, l.clause = sqltext.QuoteName(t.Schema, t.Name), lockText(lock)
 			l.hidden = l.hidden || inside || l.by != nil && l.by != s
 			l.by = s
 			for i := range l.rows {
@@ -132,7 +133,7 @@ func (a *analyzer) lockCopies() {
 		if len(l.beside) > 0 {
 			quoted := make([]string, len(l.beside))
 			for i, n := range l.beside {
-				quoted[i] = quoteIdent(n)
+				quoted[i] = sqltext.QuoteIdent(n)
 			}
 			hint = "lock those of the sharded table alone: " + l.clause + " OF " + strings.Join(quoted, ", ") + "; if rows of " + l.table + " have to be locked as well, then in a statement of its own before"
 		}

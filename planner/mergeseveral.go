@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -65,7 +66,7 @@ func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string)
 	}
 	for _, u := range wp.second.uses {
 		if u != t && u != src && !u.everywhere() && !linked(u, src) && !linked(u, t) {
-			return nil, "it reads " + quoteName(u.rel.schema, u.rel.name)
+			return nil, "it reads " + sqltext.QuoteName(u.rel.schema, u.rel.name)
 		}
 	}
 	if why := mergeInserts(v, t.rel.table, func(i int, names []string) bool {
@@ -113,7 +114,7 @@ func mergeInserts(v *pg.MergeStmt, t *shardmap.Table, same func(i int, names []s
 func (wp *writePlans) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string) {
 	table := t.rel.table
 	no := func(why string) {
-		fail(sqlstate.Refusal("CLV-0321", "MERGE into %s concerns several shards, and %s", quoteName(t.rel.schema, t.rel.name), why).
+		fail(sqlstate.Refusal("CLV-0321", "MERGE into %s concerns several shards, and %s", sqltext.QuoteName(t.rel.schema, t.rel.name), why).
 			WithHint("use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key"))
 	}
 	name, source := "", &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE, FromClause: []*pg.Node{clone(v.SourceRelation)}}

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -93,7 +94,7 @@ func (a *binder) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 	r := a.relation(v)
 	switch {
 	case r.virtual:
-		fail(virtualWrite(quoteName(r.schema, r.name)))
+		fail(virtualWrite(sqltext.QuoteName(r.schema, r.name)))
 	case r.catalog:
 		// pg_settings above all: an UPDATE of it is a SET in the shard's session,
 		// which the router would not know of.
@@ -108,7 +109,7 @@ func (a *binder) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied: view %q reads a system catalog", r.name).WithHint("write to the view's tables themselves"))
 	case r.view != nil && a.reachOf(r.view).spread():
 		a.viewRefs = nil // nothing to be written out
-		fail(sqlstate.Refusal("CLV-0323", "writing through the view %s, which is over a sharded or reference table, is not supported", quoteName(r.schema, r.name)).
+		fail(sqlstate.Refusal("CLV-0323", "writing through the view %s, which is over a sharded or reference table, is not supported", sqltext.QuoteName(r.schema, r.name)).
 			WithHint("write to the table itself"))
 	case r.table != nil:
 		addTable(&a.st.Writes, r.table)
@@ -127,7 +128,7 @@ func (a *binder) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it *
 		if t != nil && t.Kind == shardmap.Sharded {
 			for _, k := range t.ShardKey {
 				if r.Name == k {
-					a.second.refuseOne(sqlstate.Refusal("CLV-0324", "column %s of table %s is its shard key: changing it would move the row to another shard", quoteIdent(k), quoteName(t.Schema, t.Name)).
+					a.second.refuseOne(sqlstate.Refusal("CLV-0324", "column %s of table %s is its shard key: changing it would move the row to another shard", sqltext.QuoteIdent(k), sqltext.QuoteName(t.Schema, t.Name)).
 						WithHint("delete the row and insert it again with the new key, in two statements"))
 				}
 			}
@@ -206,7 +207,7 @@ func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
-			a.second.refuseOne(sqlstate.Refusal("CLV-0325", "WHEN NOT MATCHED BY SOURCE looks at every row of %s, which is on several shards", quoteName(t.table.Schema, t.table.Name)).
+			a.second.refuseOne(sqlstate.Refusal("CLV-0325", "WHEN NOT MATCHED BY SOURCE looks at every row of %s, which is on several shards", sqltext.QuoteName(t.table.Schema, t.table.Name)).
 				WithHint("use DELETE or UPDATE with a fixed shard key for these rows"))
 		}
 	}
@@ -267,8 +268,8 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	switch {
 	case sel == nil:
 		if t != nil {
-			a.second.refuseOne(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", quoteName(t.Schema, t.Name)).
-				WithHint("name the shard key column %s and its value", quoteIdent(t.ShardKey[0])))
+			a.second.refuseOne(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
+				WithHint("name the shard key column %s and its value", sqltext.QuoteIdent(t.ShardKey[0])))
 		}
 	case sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil:
 		w := &walker{sc: outer, subs: &q.subs}
@@ -360,8 +361,8 @@ func keyPlaces(t *shardmap.Table, cols []string) []int {
 			}
 		}
 		if at[i] < 0 {
-			fail(sqlstate.Refusal("CLV-0326", "INSERT into %s gives no value for its shard key column %s", quoteName(t.Schema, t.Name), quoteIdent(k)).
-				WithHint("name the column %s in the INSERT and give its value", quoteIdent(k)))
+			fail(sqlstate.Refusal("CLV-0326", "INSERT into %s gives no value for its shard key column %s", sqltext.QuoteName(t.Schema, t.Name), sqltext.QuoteIdent(k)).
+				WithHint("name the column %s in the INSERT and give its value", sqltext.QuoteIdent(k)))
 		}
 	}
 	return at
@@ -374,7 +375,7 @@ func keyColumn(t *shardmap.Table, name string) *shardmap.Column {
 			return &t.Columns[i]
 		}
 	}
-	fail(sqlstate.New(sqlstate.DataCorrupted, "the shard map has no column %q of table %s", name, quoteName(t.Schema, t.Name)).WithHint("cleave doctor"))
+	fail(sqlstate.New(sqlstate.DataCorrupted, "the shard map has no column %q of table %s", name, sqltext.QuoteName(t.Schema, t.Name)).WithHint("cleave doctor"))
 	return nil
 }
 
@@ -391,7 +392,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 	for i, p := range at {
 		col := keyColumn(t, t.ShardKey[i])
 		if p >= len(values) {
-			fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", quoteIdent(col.Name)).
+			fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", sqltext.QuoteIdent(col.Name)).
 				WithHint("give it a value in every row"))
 		}
 		typ := rt.types[i]
@@ -403,7 +404,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 					continue
 				}
 			}
-			fail(sqlstate.Refusal("CLV-0327", "the value for the shard key column %s of table %s is not a literal or a parameter, so its shard is not known before it runs", quoteIdent(col.Name), quoteName(t.Schema, t.Name)).
+			fail(sqlstate.Refusal("CLV-0327", "the value for the shard key column %s of table %s is not a literal or a parameter, so its shard is not known before it runs", sqltext.QuoteIdent(col.Name), sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("compute the value first and pass it as a parameter"))
 		}
 		if k.never {
@@ -411,7 +412,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 		}
 		e, ok := k.keyExpr(typ)
 		if !ok {
-			fail(sqlstate.Refusal("CLV-0328", "the value for the shard key column %s is of another type", quoteIdent(col.Name)).
+			fail(sqlstate.Refusal("CLV-0328", "the value for the shard key column %s is of another type", sqltext.QuoteIdent(col.Name)).
 				WithHint("cast it to %s", col.Type))
 		}
 		e = storedExpr(e, t, col)
@@ -432,7 +433,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 func nullKey(t *shardmap.Table, col string) error {
 	e := sqlstate.New(sqlstate.NullNotAllowed, "")
 	e.Code = sqlstate.NotNullViolation
-	e.Message = "null value in column " + quoteAlways(col) + " of relation " + quoteAlways(t.Name) + " violates not-null constraint"
+	e.Message = "null value in column " + sqltext.QuoteAlways(col) + " of relation " + sqltext.QuoteAlways(t.Name) + " violates not-null constraint"
 	e.Schema, e.Table, e.Column = t.Schema, t.Name, col
 	return e
 }
@@ -441,7 +442,7 @@ func nullKey(t *shardmap.Table, col string) error {
 func storedExpr(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
 	_, mod, err := keyspace.ParseColumnType(col.Type)
 	if err != nil {
-		fail(sqlstate.Refusal("CLV-0330", "the router does not know how column %s of type %s stores a value", quoteIdent(col.Name), col.Type).
+		fail(sqlstate.Refusal("CLV-0330", "the router does not know how column %s of type %s stores a value", sqltext.QuoteIdent(col.Name), col.Type).
 			WithHint("use a plain %s as shard key", e.Type.String()))
 	}
 	e.mod, e.into = mod, t
@@ -499,8 +500,8 @@ func (rt *routing) storedTexts(t *shardmap.Table, cols []string, q *query) {
 func (rt *routing) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 	rows, missing, ok := f.alternatives(tuple, rt.p.limits.Keys)
 	if !ok {
-		fail(sqlstate.Refusal("CLV-0331", "the rows for %s get their shard key %s from a query that does not fix it", quoteName(t.Schema, t.Name), quoteIdent(t.ShardKey[missing])).
-			WithHint(`select rows of one key: add "... = value" for the column that becomes %s`, quoteIdent(t.ShardKey[missing])))
+		fail(sqlstate.Refusal("CLV-0331", "the rows for %s get their shard key %s from a query that does not fix it", sqltext.QuoteName(t.Schema, t.Name), sqltext.QuoteIdent(t.ShardKey[missing])).
+			WithHint(`select rows of one key: add "... = value" for the column that becomes %s`, sqltext.QuoteIdent(t.ShardKey[missing])))
 	}
 	rt.stores = rows
 	for _, r := range rows {

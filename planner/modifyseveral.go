@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -165,7 +166,7 @@ func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) 
 	m.Returning = len(*returning) > 0
 	if t.Kind == shardmap.Reference {
 		if n.GetMergeStmt() != nil {
-			fail(sqlstate.Refusal("CLV-0333", "MERGE into the reference table %s is not supported", quoteName(t.Schema, t.Name)).
+			fail(sqlstate.Refusal("CLV-0333", "MERGE into the reference table %s is not supported", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("use INSERT ... ON CONFLICT, UPDATE and DELETE"))
 		}
 		plan.Target, plan.Why = Target{Where: Every}, "every shard has the table's rows"
@@ -218,7 +219,7 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 	for _, c := range generated(t) {
 		given := slices.Contains(cols, c.Name)
 		if given && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", quoteIdent(c.Name)).
+			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", sqltext.QuoteIdent(c.Name)).
 				WithHint("leave the column out"))
 		}
 		if _, selected := x.made.selected[c.Name]; !given && !selected {
@@ -256,7 +257,7 @@ func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.
 	m.Reference = &ReferencePlan{}
 	ins := n.GetInsertStmt()
 	if ins == nil && wp.isVolatile(n) {
-		fail(sqlstate.Refusal("CLV-0336", "a volatile function in a statement that changes the reference table %s could give another value on each shard", quoteName(t.Schema, t.Name)).
+		fail(sqlstate.Refusal("CLV-0336", "a volatile function in a statement that changes the reference table %s could give another value on each shard", sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("compute the value first and pass it as a parameter"))
 	}
 	del := n.GetDeleteStmt()
@@ -329,7 +330,7 @@ func overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Co
 		}
 	}
 	if len(arbiter) == 0 {
-		fail(sqlstate.Refusal("CLV-1311", "ON CONFLICT DO UPDATE of the reference table %s needs the columns of the conflict, unchanged, to find the same row on every shard", quoteName(t.Schema, t.Name)).
+		fail(sqlstate.Refusal("CLV-1311", "ON CONFLICT DO UPDATE of the reference table %s needs the columns of the conflict, unchanged, to find the same row on every shard", sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("name the columns: ON CONFLICT (column, ...) DO UPDATE"))
 	}
 	out := &pg.OnConflictClause{Action: c.Action, Infer: c.Infer}
@@ -496,7 +497,7 @@ func (x *modifying) table(v *pg.RangeVar) {
 		return
 	}
 	if u.rel.virtual {
-		fail(sqlstate.Refusal("CLV-0343", "table %s is answered by the router and cannot be read by this statement", quoteName(u.rel.schema, u.rel.name)).
+		fail(sqlstate.Refusal("CLV-0343", "table %s is answered by the router and cannot be read by this statement", sqltext.QuoteName(u.rel.schema, u.rel.name)).
 			WithHint("read it first"))
 	}
 	from := clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()

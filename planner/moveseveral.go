@@ -4,6 +4,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -21,11 +22,11 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		r := n.GetResTarget()
 		val := assigned(r.Val)
 		if val.GetMultiAssignRef() != nil {
-			fail(sqlstate.Refusal("CLV-0345", "SET (...) = (SELECT ...) of shard key columns of table %s is not supported", quoteName(t.Schema, t.Name)).
+			fail(sqlstate.Refusal("CLV-0345", "SET (...) = (SELECT ...) of shard key columns of table %s is not supported", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("assign each column by itself"))
 		}
 		if len(r.Indirection) > 0 {
-			fail(sqlstate.Refusal("CLV-0346", "assigning a part of a column beside the shard key of table %s is not supported", quoteName(t.Schema, t.Name)).
+			fail(sqlstate.Refusal("CLV-0346", "assigning a part of a column beside the shard key of table %s is not supported", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("assign the whole column, or use two statements"))
 		}
 		set[r.Name] = val
@@ -34,10 +35,10 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		switch v := set[k]; {
 		case v == nil:
 		case v.GetSetToDefault() != nil:
-			fail(sqlstate.Refusal("CLV-0347", "SET %s = DEFAULT gives a shard key that a shard would choose", quoteIdent(k)).
+			fail(sqlstate.Refusal("CLV-0347", "SET %s = DEFAULT gives a shard key that a shard would choose", sqltext.QuoteIdent(k)).
 				WithHint("give the value"))
 		case wp.isVolatile(v):
-			fail(sqlstate.Refusal("CLV-0348", "the new value of the shard key column %s is computed by a volatile function", quoteIdent(k)).
+			fail(sqlstate.Refusal("CLV-0348", "the new value of the shard key column %s is computed by a volatile function", sqltext.QuoteIdent(k)).
 				WithHint("compute the value first and pass it as a parameter"))
 		}
 	}
@@ -138,7 +139,7 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 		return
 	}
 	put := func(from, to int, text string) {
-		wp.second.edits = append(wp.second.edits, edit{from: from, to: to, text: text})
+		wp.second.edits = append(wp.second.edits, sqltext.Edit{From: from, To: to, Text: text})
 	}
 	param := func() string {
 		wp.second.clock = true

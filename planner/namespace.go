@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -82,5 +83,5 @@ func (ns *namespace) readsSequence(tree *pg.ParseResult) string {
 			return ""
 		}
 	}
-	return "SELECT " + strings.Join(out, ", ") + " FROM cleave.sequences WHERE schema = " + quoteString(q.Schema) + " AND name = " + quoteString(q.Name)
+	return "SELECT " + strings.Join(out, ", ") + " FROM cleave.sequences WHERE schema = " + sqltext.QuoteString(q.Schema) + " AND name = " + sqltext.QuoteString(q.Name)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/plpgsql"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -139,7 +140,7 @@ type Statement struct {
 	Plan *Plan
 
 	Listen *Listen
-	Block  *Block
+	Block  *plpgsql.Block
 	DDL    *DDL
 	Tx     *Tx
 	Set    *Set

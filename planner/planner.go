@@ -1,14 +1,13 @@
 package planner
 
 import (
-	"errors"
 	"strings"
 	"unicode/utf8"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
-	"github.com/pganalyze/pg_query_go/v6/parser"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -36,14 +35,6 @@ func (p *Planner) Until(stopped func() error) *Planner {
 	return &Planner{limits: p.limits, stopped: stopped}
 }
 
-// goesOn is the error of a planning that nobody waits for.
-func (p *Planner) goesOn() error {
-	if p.stopped == nil {
-		return nil
-	}
-	return p.stopped()
-}
-
 // New returns a Planner.
 func New(limits Limits) *Planner {
 	if limits.Keys <= 0 {
@@ -52,57 +43,16 @@ func New(limits Limits) *Planner {
 	return &Planner{limits: limits}
 }
 
-func (p *Planner) check(sql string) error {
+// parser reads texts within the limits.
+func (p *Planner) parser() sqltext.Parser {
 	l := p.limits
-	return sqlguard.Check(sql, sqlguard.Limits{Bytes: l.Bytes, Tokens: l.Tokens, Depth: l.Depth, Chain: l.Chain})
+	return sqltext.Parser{Limits: sqlguard.Limits{Bytes: l.Bytes, Tokens: l.Tokens, Depth: l.Depth, Chain: l.Chain}, Stopped: p.stopped}
 }
+
+func (p *Planner) check(sql string) error { return p.parser().Check(sql) }
 
 // parse guards and parses a text. Errors are the parser's own, with position.
-func (p *Planner) parse(sql string) (*pg.ParseResult, error) {
-	if err := p.goesOn(); err != nil {
-		return nil, err
-	}
-	if err := p.check(sql); err != nil {
-		return nil, err
-	}
-	tree, err := pg.Parse(sql)
-	if err != nil {
-		return nil, parseError(sql, err)
-	}
-	return tree, nil
-}
-
-func parseError(sql string, err error) error {
-	var pe *parser.Error
-	if !errors.As(err, &pe) {
-		// The decoder of the tree gives up at 10,000 levels.
-		return sqlstate.Wrap(err, sqlstate.StatementTooComplex, "the statement is too complex to be read")
-	}
-	if strings.Contains(pe.Message, "memory exhausted") {
-		return sqlstate.New(sqlstate.StatementTooComplex, "%s", pe.Message)
-	}
-	code := sqlstate.SyntaxError
-	if pe.Message == "invalid Unicode escape" && !strings.Contains(strings.ToUpper(sql), "U&") {
-		code = sqlstate.InvalidEscapeSequence // of E'...'; U&'...' has its own
-	}
-	if strings.HasPrefix(pe.Message, "invalid byte sequence for encoding") {
-		code = sqlstate.CharacterNotInRepertoire // of E'...', whose escapes are bytes
-	}
-	for _, words := range unsupported {
-		if strings.Contains(pe.Message, words) {
-			code = sqlstate.FeatureNotSupported
-		}
-	}
-	return sqlstate.New(code, "%s", pe.Message).At(pe.Cursorpos)
-}
-
-// unsupported are what the grammar's own errors of class 0A000 say.
-var unsupported = []string{
-	"CREATE SCHEMA IF NOT EXISTS cannot include schema elements", "constraints cannot be marked", "not yet implemented", "is no longer supported",
-	"is no longer required", "CREATE OR REPLACE CONSTRAINT TRIGGER is not supported", "aggregates cannot have output arguments",
-	"CHECK OPTION not supported on recursive views", "current database cannot be changed", "is only supported for ON DELETE actions",
-	"an ordered-set aggregate with a VARIADIC direct argument",
-}
+func (p *Planner) parse(sql string) (*pg.ParseResult, error) { return p.parser().Parse(sql) }
 
 // Split returns the statements of one simple-query message, each with its exact
 // text and without the semicolon. A message of nothing but comments and white
@@ -254,7 +204,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 	a.st.Secret = a.privileged
 	a.st.Traces = a.leaves(tree.Stmts[0].Stmt)
 	if a.st.Shape == "" {
-		a.st.Shape, _, _ = Normalize(a.sql)
+		a.st.Shape, _, _ = sqltext.Normalize(a.sql)
 	}
 	return a.st, nil
 }

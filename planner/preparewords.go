@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -36,11 +37,11 @@ func mayQuoteWord(sql string) bool {
 
 // With is a text with values in the places of its words, as literals.
 func With(sql string, words []PreparedWord, values []string) string {
-	edits := make([]edit, len(words))
+	edits := make([]sqltext.Edit, len(words))
 	for i, w := range words {
-		edits[i] = edit{from: w.From, to: w.To, text: quoteString(values[i])}
+		edits[i] = sqltext.Edit{From: w.From, To: w.To, Text: sqltext.QuoteString(values[i])}
 	}
-	return splice(sql, edits)
+	return sqltext.Splice(sql, edits)
 }
 
 // ArgsUseClock reports whether the arguments of EXECUTE, as a list in SQL, depend on the time of the transaction.

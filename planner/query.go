@@ -4,6 +4,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -404,8 +405,8 @@ func (rt *routing) notPinned(j *jnode, missing int) {
 		fail(rt.unread)
 	}
 	col := j.table.ShardKey[missing]
-	fail(sqlstate.Refusal("CLV-0266", "the statement could need rows of table %s from several shards: its shard key column %s is not fixed", quoteName(j.table.Schema, j.table.Name), quoteIdent(col)).
-		WithHint(`add "%s.%s = ..." to the WHERE clause`, quoteIdent(j.name), quoteIdent(col)))
+	fail(sqlstate.Refusal("CLV-0266", "the statement could need rows of table %s from several shards: its shard key column %s is not fixed", sqltext.QuoteName(j.table.Schema, j.table.Name), sqltext.QuoteIdent(col)).
+		WithHint(`add "%s.%s = ..." to the WHERE clause`, sqltext.QuoteIdent(j.name), sqltext.QuoteIdent(col)))
 }
 
 // selectQuery reads a SELECT, VALUES, TABLE or set operation.

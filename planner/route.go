@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -34,7 +35,7 @@ func (s *Statement) Route(snap *shardmap.Snapshot, args *Args) (Route, error) {
 // statement, with the literals that Normalize found in it. ok is false if that
 // cannot be done with certainty; then the text has to be analysed by itself.
 // What holds for the statement besides its Text then holds for the text.
-func (s *Statement) RouteText(snap *shardmap.Snapshot, sql string, literals []Literal) (r Route, ok bool, err error) {
+func (s *Statement) RouteText(snap *shardmap.Snapshot, sql string, literals []sqltext.Literal) (r Route, ok bool, err error) {
 	if !s.Reusable {
 		return r, false, nil
 	}
@@ -55,7 +56,7 @@ func (s *Statement) RouteText(snap *shardmap.Snapshot, sql string, literals []Li
 // with certainty.
 var errUnsure = errors.New("planner: not certain")
 
-func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, literals []Literal) (Route, error) {
+func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, literals []sqltext.Literal) (Route, error) {
 	switch s.Kind {
 	case OneShard:
 	case DefaultShard:
@@ -145,14 +146,14 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 func (s *Statement) KeyTexts(args *Args) []string { return s.firstKey(args, "", nil) }
 
 // TextKey is KeyTexts for a text as RouteText has it.
-func (s *Statement) TextKey(sql string, literals []Literal) []string {
+func (s *Statement) TextKey(sql string, literals []sqltext.Literal) []string {
 	if len(literals) == 0 {
 		return nil
 	}
 	return s.firstKey(nil, sql, literals)
 }
 
-func (s *Statement) firstKey(args *Args, sql string, literals []Literal) []string {
+func (s *Statement) firstKey(args *Args, sql string, literals []sqltext.Literal) []string {
 	keys := s.Keys
 	if s.arrays && literals == nil {
 		var err error
@@ -217,7 +218,7 @@ func (r *Route) Text() string {
 }
 
 // fromText reads the literal of another text of the same shape.
-func (e *KeyExpr) fromText(sql string, literals []Literal) (keyspace.Value, bool) {
+func (e *KeyExpr) fromText(sql string, literals []sqltext.Literal) (keyspace.Value, bool) {
 	var v keyspace.Value
 	if e.Param != 0 || e.lit == 0 || int(e.lit) > len(literals) {
 		return v, false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -131,7 +132,7 @@ func TestRouteDoesNotAllocate(t *testing.T) {
 
 func TestRouteText(t *testing.T) {
 	snap := testSnapshot(t)
-	var s Shaper
+	var s sqltext.Shaper
 	p := New(Limits{})
 	for _, c := range []struct {
 		first, second string
@@ -226,7 +227,7 @@ func TestNormalize(t *testing.T) {
 		{"SELECT -1", "SELECT -$i", true},
 		{"SELECT 1;;", "SELECT $i", true},
 	} {
-		shape, _, exact := Normalize(c.sql)
+		shape, _, exact := sqltext.Normalize(c.sql)
 		if shape != c.shape || exact != c.exact {
 			t.Errorf("%q: %q %v, want %q %v", c.sql, shape, exact, c.shape, c.exact)
 		}
@@ -256,7 +257,7 @@ func FuzzAnalyze(f *testing.F) {
 				t.Fatal(err)
 			}
 			if st.Reusable {
-				shape, lits, exact := Normalize(text)
+				shape, lits, exact := sqltext.Normalize(text)
 				if !exact || shape != st.Shape {
 					t.Fatalf("%q: shape %q, statement's %q", text, shape, st.Shape)
 				}
@@ -283,7 +284,7 @@ func BenchmarkRoute(b *testing.B) {
 }
 
 func BenchmarkNormalize(b *testing.B) {
-	var s Shaper
+	var s sqltext.Shaper
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Normalize("SELECT abalance FROM pgbench_accounts WHERE aid = 12345;")
@@ -293,7 +294,7 @@ func BenchmarkNormalize(b *testing.B) {
 func BenchmarkRouteText(b *testing.B) {
 	snap := testSnapshot(b)
 	st := analyze(b, snap, "SELECT * FROM orders WHERE tenant_id = 5")
-	var s Shaper
+	var s sqltext.Shaper
 	b.ReportAllocs()
 	for b.Loop() {
 		sql := "SELECT * FROM orders WHERE tenant_id = 12345"

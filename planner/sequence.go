@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -74,11 +75,11 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 			lostPlace()
 		}
 		ts := ch.tokens()
-		d.edits = append(d.edits, edit{from: ts[i].Start, to: ts[i].End, text: typ})
+		d.edits = append(d.edits, sqltext.Edit{From: ts[i].Start, To: ts[i].End, Text: typ})
 		q := ch.ownedSequence(d.name, c.Colname, typ, nil)
 		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
 		end := ch.columnEnd(c)
-		d.edits = append(d.edits, edit{from: end, to: end, text: " NOT NULL DEFAULT " + shardDefault(&q, "")})
+		d.edits = append(d.edits, sqltext.Edit{From: end, To: end, Text: " NOT NULL DEFAULT " + shardDefault(&q, "")})
 		d.notNull, d.functions = true, true
 	}
 	for _, n := range c.Constraints {
@@ -98,16 +99,16 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		if x.GeneratedWhen == "a" {
 			when = shardmap.IdentityAlways
 		}
-		d.edits = append(d.edits, edit{from: from, to: to, text: "NOT NULL DEFAULT " + shardDefault(&q, when)})
+		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: "NOT NULL DEFAULT " + shardDefault(&q, when)})
 		d.notNull, d.functions = true, true
 	}
 }
 
 // shardDefault is a sequence's next value as the default of a column on a shard.
 func shardDefault(q *shardmap.Sequence, identity string) string {
-	s := InternalSchema + ".nextval(" + quoteString(q.QualifiedName())
+	s := InternalSchema + ".nextval(" + sqltext.QuoteString(q.QualifiedName())
 	if identity != "" {
-		s += ", " + quoteString(identity)
+		s += ", " + sqltext.QuoteString(identity)
 	}
 	return s + ")"
 }
@@ -179,10 +180,10 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 			}
 		}
 		from, to := ch.callSpan(f)
-		d.edits = append(d.edits, edit{from: from, to: to, text: shardDefault(v.Sequence, identity)})
+		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: shardDefault(v.Sequence, identity)})
 	case v.Source == shardmap.NextID, v.Source == shardmap.UUIDv7:
 		from, to := ch.callSpan(f)
-		d.edits = append(d.edits, edit{from: from, to: to, text: InternalSchema + "." + v.Source + "()"})
+		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: InternalSchema + "." + v.Source + "()"})
 	default:
 		fail(sqlstate.Refusal("CLV-0522", "a default of %s() is not supported", v.Source).WithHint("use nextval()"))
 	}
@@ -503,7 +504,7 @@ func (ns *namespace) usedBy(q *shardmap.Sequence) (table, column string) {
 		t := &ns.snap.State().Tables[i]
 		for _, c := range generated(t) {
 			if c.Generated == want {
-				return quoteName(t.Schema, t.Name), c.Name
+				return sqltext.QuoteName(t.Schema, t.Name), c.Name
 			}
 		}
 	}
@@ -529,7 +530,7 @@ func (sq *sequenceChange) renameSequence(v *pg.RangeVar, schema, name string) bo
 		q.Name = name
 	}
 	if table, column := sq.usedBy(was); table != "" {
-		fail(sqlstate.Refusal("CLV-0526", "the default of column %s of table %s names the sequence %s", quoteIdent(column), table, quoteName(was.Schema, was.Name)).
+		fail(sqlstate.Refusal("CLV-0526", "the default of column %s of table %s names the sequence %s", sqltext.QuoteIdent(column), table, sqltext.QuoteName(was.Schema, was.Name)).
 			WithHint("drop that default first, and set it again with the new name"))
 	}
 	sq.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
@@ -548,16 +549,16 @@ func (sq *sequenceChange) dropSequences(d *pg.DropStmt) bool {
 			continue
 		}
 		depends := func(table, column, what string) {
-			e := sqlstate.New(sqlstate.DependentObjects, "cannot drop sequence %s because %s", quoteIdent(was.Name), what)
+			e := sqlstate.New(sqlstate.DependentObjects, "cannot drop sequence %s because %s", sqltext.QuoteIdent(was.Name), what)
 			if was.Identity {
 				fail(e.WithHint("You can drop column %s of table %s instead.", column, table))
 			}
-			fail(e.WithDetail("default value for column %s of table %s depends on sequence %s", column, table, quoteIdent(was.Name)).
-				WithHint("drop the default first: ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, quoteIdent(column)))
+			fail(e.WithDetail("default value for column %s of table %s depends on sequence %s", column, table, sqltext.QuoteIdent(was.Name)).
+				WithHint("drop the default first: ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, sqltext.QuoteIdent(column)))
 		}
 		if was.Identity {
-			depends(quoteName(was.Owner.Schema, was.Owner.Table), was.Owner.Column,
-				"column "+was.Owner.Column+" of table "+quoteName(was.Owner.Schema, was.Owner.Table)+" requires it")
+			depends(sqltext.QuoteName(was.Owner.Schema, was.Owner.Table), was.Owner.Column,
+				"column "+was.Owner.Column+" of table "+sqltext.QuoteName(was.Owner.Schema, was.Owner.Table)+" requires it")
 		}
 		if table, column := sq.usedBy(was); table != "" {
 			depends(table, column, "other objects depend on it")
@@ -582,14 +583,14 @@ func (sq *sequenceChange) schemaSequences(schema string, cascade bool) {
 			continue
 		}
 		if !cascade && q.Owner == nil {
-			fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", quoteIdent(schema)).
-				WithDetail("sequence %s depends on schema %s", q.QualifiedName(), quoteIdent(schema)).
+			fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", sqltext.QuoteIdent(schema)).
+				WithDetail("sequence %s depends on schema %s", q.QualifiedName(), sqltext.QuoteIdent(schema)).
 				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 		}
 		if table, column := sq.usedBy(q); table != "" {
 			owner := q.Owner
 			if t := sq.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
-				fail(sqlstate.Refusal("CLV-0527", "column %s of table %s takes its values from the sequence %s", quoteIdent(column), table, q.QualifiedName()).
+				fail(sqlstate.Refusal("CLV-0527", "column %s of table %s takes its values from the sequence %s", sqltext.QuoteIdent(column), table, q.QualifiedName()).
 					WithHint("drop that default first"))
 			}
 		}
@@ -686,12 +687,12 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			when = shardmap.IdentityAlways
 		}
 		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
-		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "SET DEFAULT " + shardDefault(&q, when)})
+		d.edits = append(d.edits, sqltext.Edit{From: ts[at].Start, To: end.End, Text: "SET DEFAULT " + shardDefault(&q, when)})
 		d.functions = true
 	case pg.AlterTableType_AT_DropIdentity:
 		if col.Identity == "" {
 			if c.MissingOk {
-				fail(sqlstate.Refusal("CLV-0529", "column %s is not an identity column", quoteIdent(c.Name)).
+				fail(sqlstate.Refusal("CLV-0529", "column %s is not an identity column", sqltext.QuoteIdent(c.Name)).
 					WithHint("leave the statement out"))
 			}
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
@@ -700,7 +701,7 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		if ok {
 			d.sequences = append(d.sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
 		}
-		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "DROP DEFAULT"})
+		d.edits = append(d.edits, sqltext.Edit{From: ts[at].Start, To: end.End, Text: "DROP DEFAULT"})
 	default:
 		if col.Identity == "" {
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
@@ -731,7 +732,7 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			sq.st.DDL.AllShards, sq.st.DDL.MapOnly = false, true
 			return
 		}
-		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "SET DEFAULT " + shardDefault(was, when)})
+		d.edits = append(d.edits, sqltext.Edit{From: ts[at].Start, To: end.End, Text: "SET DEFAULT " + shardDefault(was, when)})
 		d.functions = true
 	}
 }

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -220,13 +221,13 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 		c := n.GetAConst()
 		switch {
 		case c != nil && c.GetSval() != nil:
-			values = append(values, quoteString(c.GetSval().Sval))
+			values = append(values, sqltext.QuoteString(c.GetSval().Sval))
 		case c != nil:
 			values = append(values, defText(n))
 		default:
 			// SET TIME ZONE INTERVAL '...' HOUR TO MINUTE
 			if tc := n.GetTypeCast(); tc != nil && int(tc.Location) < len(ss.sql) {
-				values = append(values, "INTERVAL "+quoteString(tc.Arg.GetAConst().GetSval().GetSval())+ss.intervalFields())
+				values = append(values, "INTERVAL "+sqltext.QuoteString(tc.Arg.GetAConst().GetSval().GetSval())+ss.intervalFields())
 			}
 		}
 	}
@@ -376,7 +377,7 @@ func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
 		}
 		if oid == 0 {
 			for i := range names {
-				names[i] = quoteAlways(names[i])
+				names[i] = sqltext.QuoteAlways(names[i])
 			}
 			name = strings.Join(names, ".")
 		}
@@ -447,49 +448,3 @@ func (src *sourceText) argTexts(n int) (args []string, at []int) {
 	}
 	return args, at
 }
-
-// quoteIdent quotes an identifier where it needs it.
-func quoteIdent(s string) string {
-	plain := s != ""
-	for i := range len(s) {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c == '_' || i > 0 && (c >= '0' && c <= '9' || c == '$')) {
-			plain = false
-		}
-	}
-	if plain && !reserved[s] {
-		return s
-	}
-	return quoteAlways(s)
-}
-
-func quoteAlways(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
-
-func quoteString(s string) string {
-	q := "'" + strings.ReplaceAll(s, "'", "''") + "'"
-	if strings.Contains(s, `\`) {
-		q = "E" + strings.ReplaceAll(q, `\`, `\\`)
-	}
-	return q
-}
-
-// quoteName is a table name for messages and statements.
-func quoteName(schema, name string) string {
-	if schema == "" || schema == "public" {
-		return quoteIdent(name)
-	}
-	return quoteIdent(schema) + "." + quoteIdent(name)
-}
-
-// reserved are words that cannot be a column name unquoted (manual, appendix C).
-var reserved = func() map[string]bool {
-	m := map[string]bool{}
-	for w := range strings.FieldsSeq(`all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
-		current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc distinct do else end
-		except false fetch for foreign from grant group having in initially intersect into lateral leading limit localtime localtimestamp not
-		null offset on only or order placing primary references returning select session_user some symmetric system_user table then to trailing
-		true union unique user using variadic when where window with`) {
-		m[w] = true
-	}
-	return m
-}()

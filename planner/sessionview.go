@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -126,7 +127,7 @@ func (fx *effects) foreignPID(f *pg.FuncCall) {
 // make of it what the call gives, and those that make of it whom it names.
 type signal struct {
 	value        int // which of the Fill's
-	gives, names []edit
+	gives, names []sqltext.Edit
 }
 
 // signalCalls replaces those calls that stand by themselves in the list of a SELECT. A shard first says whom they name
@@ -157,16 +158,16 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 		if mv.lonely() {
 			pid, timeout, shut = "CAST(", "CAST(", " AS bigint)"
 		}
-		var middle []edit
+		var middle []sqltext.Edit
 		if len(f.Args) == 2 {
 			comma := mv.comma(open)
-			middle = []edit{{from: ts[comma].Start, to: ts[comma].End, text: shut + " AS text) || ' ' || CAST(" + timeout}}
+			middle = []sqltext.Edit{{From: ts[comma].Start, To: ts[comma].End, Text: shut + " AS text) || ' ' || CAST(" + timeout}}
 		}
 		key, end := "'|' || CAST("+pid, shut+" AS text) || '|'"
 		mv.signals = append(mv.signals, signal{
 			value: len(mv.fill.values) - 1,
-			gives: append([]edit{{from: from, to: ts[open].End, text: "(SELECT position((" + key}, {from: to - 1, to: to, text: end + ") in " + mark + ") > 0 AS " + name + ")"}}, middle...),
-			names: append([]edit{{from: from, to: ts[open].End, text: "(" + key}, {from: to - 1, to: to, text: end + ")"}}, middle...),
+			gives: append([]sqltext.Edit{{From: from, To: ts[open].End, Text: "(SELECT position((" + key}, {From: to - 1, To: to, Text: end + ") in " + mark + ") > 0 AS " + name + ")"}}, middle...),
+			names: append([]sqltext.Edit{{From: from, To: ts[open].End, Text: "(" + key}, {From: to - 1, To: to, Text: end + ")"}}, middle...),
 		})
 		r.Val = &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: append([]*pg.Node{node}, f.Args...), Location: -1}}}
 	}
@@ -200,7 +201,7 @@ func (mv *madeValues) finishSignals() {
 		edits = append(edits, s.names...)
 		f.edits = append(f.edits, s.gives...)
 	}
-	_, _, asks := f.marked(splice(mv.sql, edits), func(n int) int {
+	_, _, asks := f.marked(sqltext.Splice(mv.sql, edits), func(n int) int {
 		before := 0
 		for _, s := range mv.signals {
 			if s.value < n {

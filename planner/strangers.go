@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -243,7 +244,7 @@ const markName = "cleave_strangers_"
 
 // mark makes the text with the conditions.
 func (o *ownershipFilter) mark() error {
-	lost := sqlstate.Refusal("CLV-0271", "a part of the keyspace %s moves, and the router does not know how to leave out the rows that are on two shards", quoteIdent(o.keyspace)).
+	lost := sqlstate.Refusal("CLV-0271", "a part of the keyspace %s moves, and the router does not know how to leave out the rows that are on two shards", sqltext.QuoteIdent(o.keyspace)).
 		WithHint("write the statement in a simpler way, or wait for the end of the move: cleave moves")
 	tree, err := pg.Parse(o.text)
 	if err != nil || len(tree.Stmts) != 1 {
@@ -305,7 +306,7 @@ func (r *restriction) condition(t *shardmap.Table, name string, columns []string
 				break
 			}
 		}
-		all = append(all, name+"."+quoteAlways(k))
+		all = append(all, name+"."+sqltext.QuoteAlways(k))
 	}
 	r.columns = append(r.columns, all)
 	call := &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{strNode(markName + itoa(len(r.columns)-1))}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
@@ -318,11 +319,11 @@ func (r *restriction) visible(v *pg.RangeVar, twin bool) *pg.Node {
 	delete(r.tables, v)
 	switch {
 	case v.Alias != nil:
-		return r.condition(t, quoteAlways(v.Alias.Aliasname), strs(v.Alias.Colnames))
+		return r.condition(t, sqltext.QuoteAlways(v.Alias.Aliasname), strs(v.Alias.Colnames))
 	case twin && v.Schemaname != "":
-		return r.condition(t, quoteAlways(v.Schemaname)+"."+quoteAlways(v.Relname), nil)
+		return r.condition(t, sqltext.QuoteAlways(v.Schemaname)+"."+sqltext.QuoteAlways(v.Relname), nil)
 	}
-	return r.condition(t, quoteAlways(v.Relname), nil)
+	return r.condition(t, sqltext.QuoteAlways(v.Relname), nil)
 }
 
 // subquery is a query that stands for a table.
@@ -337,7 +338,7 @@ func (r *restriction) subquery(v *pg.RangeVar) *pg.Node {
 	}
 	star := &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}
 	return &pg.Node{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Alias: alias,
-		Subquery: selectOf([]*pg.Node{star}, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, []*pg.Node{r.condition(t, quoteAlways(relationAlias), nil)})}}}
+		Subquery: selectOf([]*pg.Node{star}, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, []*pg.Node{r.condition(t, sqltext.QuoteAlways(relationAlias), nil)})}}}
 }
 
 // statement restricts the tables of a statement at the levels where they stand.

@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -27,7 +28,7 @@ func (ch *schemaChange) renamesTemp(name string) {
 
 // hidesNamed refuses the name of a table or view of the map for a temporary one.
 func hidesNamed(r relation) error {
-	return sqlstate.Refusal("CLV-0819", "a temporary table cannot have the name of %s, which it would hide", quoteName(r.schema, r.name)).
+	return sqlstate.Refusal("CLV-0819", "a temporary table cannot have the name of %s, which it would hide", sqltext.QuoteName(r.schema, r.name)).
 		WithHint("give it another name")
 }
 
@@ -59,7 +60,7 @@ func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 	}
 	for _, n := range c.InhRelations {
 		if r := ch.relation(n.GetRangeVar()); r.table != nil {
-			fail(sqlstate.Refusal("CLV-0820", "a temporary table that inherits from %s is not supported", quoteName(r.schema, r.name)).
+			fail(sqlstate.Refusal("CLV-0820", "a temporary table that inherits from %s is not supported", sqltext.QuoteName(r.schema, r.name)).
 				WithHint("use LIKE"))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -221,7 +222,7 @@ func (ch *schemaChange) leavesTempType(name, tag string) {
 		fail(sqlstate.Refusal("CLV-0832", "a type in pg_temp is not supported on a SQLite shard").WithHint("use a PostgreSQL shard"))
 	}
 	if r := ch.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
-		fail(sqlstate.Refusal("CLV-0833", "a type in pg_temp cannot have the name of %s, whose row type it would hide", quoteName(r.schema, r.name)).
+		fail(sqlstate.Refusal("CLV-0833", "a type in pg_temp cannot have the name of %s, whose row type it would hide", sqltext.QuoteName(r.schema, r.name)).
 			WithHint("give it another name"))
 	}
 	ch.leavesTemp(tag)

@@ -5,6 +5,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/planner/sqltext"
 )
 
 // PostgreSQL reads a literal while it analyses a statement. A special date/time input ('now', 'today', 'tomorrow',
@@ -229,13 +231,13 @@ func (t *TimeInputs) Inputs(types []string) (list []TimeInput, at map[int]int) {
 
 // With is the text with values in the places of the literals. One without a value, "", stays as it is.
 func (t *TimeInputs) With(sql string, at map[int]int, values []string) string {
-	var edits []edit
+	var edits []sqltext.Edit
 	for _, l := range t.Literals {
 		if i := at[l.Param]; i > 0 && values[i-1] != "" {
-			edits = append(edits, edit{from: l.From, to: l.To, text: quoteString(values[i-1])})
+			edits = append(edits, sqltext.Edit{From: l.From, To: l.To, Text: sqltext.QuoteString(values[i-1])})
 		}
 	}
-	return splice(sql, edits)
+	return sqltext.Splice(sql, edits)
 }
 
 func paramRef(n int) *pg.Node {

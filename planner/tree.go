@@ -19,7 +19,7 @@ func clone[T proto.Message](m T) T { return proto.Clone(m).(T) }
 
 // text prints one statement, whose casts look for words for the time. 0A000 if the printed text would mean another.
 func (a *analyzer) text(stmt *pg.Node) (string, error) {
-	if err := a.p.goesOn(); err != nil {
+	if err := a.p.parser().GoesOn(); err != nil {
 		fail(err)
 	}
 	a.guarded(stmt)

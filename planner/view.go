@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -46,7 +47,7 @@ func (r *viewReach) count(to *touched, rel relation) {
 		r.sharded, r.reference, r.whole = r.sharded || in.sharded, r.reference || in.reference, r.whole || in.whole
 		r.catalog = r.catalog || in.catalog
 	case rel.virtual:
-		fail(sqlstate.Refusal("CLV-0712", "table %s is answered by the router and cannot be in a view", quoteName(rel.schema, rel.name)).
+		fail(sqlstate.Refusal("CLV-0712", "table %s is answered by the router and cannot be in a view", sqltext.QuoteName(rel.schema, rel.name)).
 			WithHint("read it in a statement of its own"))
 	case rel.table == nil:
 		r.whole = true // the catalogue, or a table that the map does not know
@@ -135,7 +136,7 @@ func (a *analyzer) expanded(depth int) (*Statement, error) {
 	}
 	st.Views = true
 	st.Reusable = false // the client's text has other literals
-	st.Shape, _, _ = Normalize(a.sql)
+	st.Shape, _, _ = sqltext.Normalize(a.sql)
 	return st, nil
 }
 
@@ -196,7 +197,7 @@ func (a *analyzer) expandText() (text string, err error) {
 		refs[r.rel.Location] = r
 	}
 	ts := a.tokens()
-	var edits []edit
+	var edits []sqltext.Edit
 	var starts []int32
 	for at := range refs {
 		starts = append(starts, at)
@@ -229,9 +230,9 @@ func (a *analyzer) expandText() (text string, err error) {
 		}
 		body := before + "(" + strings.TrimRight(strings.TrimSpace(r.view.Definition), ";") + ")"
 		if r.rel.Alias == nil {
-			body += " AS " + quoteAlways(r.view.Name)
+			body += " AS " + sqltext.QuoteAlways(r.view.Name)
 		}
-		edits = append(edits, edit{from: from, to: to, text: body})
+		edits = append(edits, sqltext.Edit{From: from, To: to, Text: body})
 	}
 	tree, err := a.p.parse(a.sql)
 	if err != nil {
@@ -239,12 +240,12 @@ func (a *analyzer) expandText() (text string, err error) {
 	}
 	edits = append(edits, a.unqualified(tree)...)
 	edits = append(edits, a.rowsOfViews(tree)...)
-	return splice(a.sql, append(edits, a.typesOfViews(tree)...)), nil
+	return sqltext.Splice(a.sql, append(edits, a.typesOfViews(tree)...)), nil
 }
 
 // typesOfViews writes pg_typeof(v) of a view's row as that of the view's type: its query
 // gives rows without one.
-func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []edit) {
+func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 	views := map[string]*shardmap.View{}
 	for _, r := range a.viewRefs {
 		name := r.view.Name
@@ -278,7 +279,7 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []edit) {
 			fail(sqlstate.Refusal("CLV-0717", "pg_typeof of %s, which may be a view or a column, is not supported", names[0]).
 				WithHint("name the column with its table"))
 		}
-		edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i].End, text: "NULL::" + quoteAlways(view.Schema) + "." + quoteAlways(view.Name)})
+		edits = append(edits, sqltext.Edit{From: a.tokens()[i].Start, To: a.tokens()[i].End, Text: "NULL::" + sqltext.QuoteAlways(view.Schema) + "." + sqltext.QuoteAlways(view.Name)})
 		return true
 	})
 	return edits
@@ -286,7 +287,7 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []edit) {
 
 // unqualified takes the schema off columns that are named with that of a view,
 // public.v.c: the query in its place has a name alone.
-func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []edit) {
+func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []sqltext.Edit) {
 	type name struct{ schema, name string }
 	views, taken := map[name]bool{}, map[string]bool{}
 	for _, r := range a.viewRefs {
@@ -313,9 +314,9 @@ func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []edit) {
 		i := a.tokenAt(v.Location)
 		if i < 0 || i+2 >= len(a.tokens()) || !a.punct(i+1, '.') || taken[view] {
 			fail(sqlstate.Refusal("CLV-0718", "a column named with the schema of the view %s cannot be told apart here", view).
-				WithHint("name it with the view alone: %s.column", quoteIdent(view)))
+				WithHint("name it with the view alone: %s.column", sqltext.QuoteIdent(view)))
 		}
-		edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i+2].Start})
+		edits = append(edits, sqltext.Edit{From: a.tokens()[i].Start, To: a.tokens()[i+2].Start})
 	}
 	return edits
 }
@@ -348,7 +349,7 @@ func (ch *schemaChange) createView(v *pg.ViewStmt) {
 		return
 	}
 	if _, replaced := ch.snap.View(name.Schema, name.Name); replaced && v.Replace {
-		st.DDL.Elsewhere = "DROP VIEW IF EXISTS " + quoteAlways(name.Schema) + "." + quoteAlways(name.Name)
+		st.DDL.Elsewhere = "DROP VIEW IF EXISTS " + sqltext.QuoteAlways(name.Schema) + "." + sqltext.QuoteAlways(name.Name)
 		return
 	}
 	st.DDL.AllShards = false

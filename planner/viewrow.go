@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -16,7 +17,7 @@ import (
 // row with the view's type, where it is certain that it is no column, and where every shard has the view.
 
 // rowsOfViews are the edits.
-func (a *analyzer) rowsOfViews(tree *pg.ParseResult) (edits []edit) {
+func (a *analyzer) rowsOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 	if slices.ContainsFunc(a.snap.State().Shards, func(s shardmap.Shard) bool { return !s.Can().Types }) {
 		return nil // it has no types of rows
 	}
@@ -46,7 +47,7 @@ func (a *analyzer) rowsOfViews(tree *pg.ParseResult) (edits []edit) {
 		}
 	}
 	edits = append(edits, w.casts...)
-	slices.SortFunc(edits, func(a, b edit) int { return a.from - b.from })
+	slices.SortFunc(edits, func(a, b sqltext.Edit) int { return a.From - b.From })
 	return edits
 }
 
@@ -56,10 +57,10 @@ const rowMark = "cleave_view_row"
 type viewRows struct {
 	*analyzer
 	views map[string]*shardmap.View // by the name that they have in the statement; nil: not certain
-	edits map[string][]edit
+	edits map[string][]sqltext.Edit
 	// stars are those of them that no other relation has: v.*::v of a view's definition is a row whatever columns are called.
 	stars map[string]*shardmap.View
-	casts []edit
+	casts []sqltext.Edit
 }
 
 // named reports whether one of the names stands alone somewhere, or with a star.
@@ -183,7 +184,7 @@ func (w *viewRows) node(m protoreflect.Message, holder proto.Message) {
 	case *pg.ResTarget:
 		if name := labelOf(v.Val); v.Name == "" && w.views[name] != nil && !(v.Val.GetColumnRef() != nil && len(v.Val.GetColumnRef().Fields) == 2) {
 			if end := w.outputEnd(v.Location); end > 0 {
-				w.edit(name, edit{from: end, to: end, text: " AS " + quoteAlways(name)})
+				w.edit(name, sqltext.Edit{From: end, To: end, Text: " AS " + sqltext.QuoteAlways(name)})
 			} else {
 				w.views[name] = nil // the output would be called otherwise
 			}
@@ -250,13 +251,13 @@ func (w *viewRows) row(c *pg.ColumnRef, holder proto.Message) {
 		w.views[name] = nil
 		return
 	}
-	own := quoteAlways(name)
-	w.edit(name, edit{from: ts[i].Start, to: ts[last].End, text: rowOf(own, own, view)})
+	own := sqltext.QuoteAlways(name)
+	w.edit(name, sqltext.Edit{From: ts[i].Start, To: ts[last].End, Text: rowOf(own, own, view)})
 }
 
 // rowOf is the row of a relation, with the view's type; is stands for it.
 func rowOf(own, is string, view *shardmap.View) string {
-	return "(CASE WHEN " + is + " IS DISTINCT FROM NULL AND '" + rowMark + "' IS NOT NULL THEN ROW(" + own + ".*)::" + quoteAlways(view.Schema) + "." + quoteAlways(view.Name) + " END)"
+	return "(CASE WHEN " + is + " IS DISTINCT FROM NULL AND '" + rowMark + "' IS NOT NULL THEN ROW(" + own + ".*)::" + sqltext.QuoteAlways(view.Schema) + "." + sqltext.QuoteAlways(view.Name) + " END)"
 }
 
 // cast writes v.*::v.
@@ -266,13 +267,13 @@ func (w *viewRows) cast(c *pg.ColumnRef, name string) {
 	if view == nil || i < 0 || i+2 >= len(ts) {
 		return
 	}
-	own := quoteAlways(name)
-	w.casts = append(w.casts, edit{from: ts[i].Start, to: ts[i+2].End, text: rowOf(own, own+".*", view)})
+	own := sqltext.QuoteAlways(name)
+	w.casts = append(w.casts, sqltext.Edit{From: ts[i].Start, To: ts[i+2].End, Text: rowOf(own, own+".*", view)})
 }
 
-func (w *viewRows) edit(name string, e edit) {
+func (w *viewRows) edit(name string, e sqltext.Edit) {
 	if w.edits == nil {
-		w.edits = map[string][]edit{}
+		w.edits = map[string][]sqltext.Edit{}
 	}
 	w.edits[name] = append(w.edits[name], e)
 }

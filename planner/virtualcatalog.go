@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/virtual"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -149,12 +150,12 @@ func jsonLiteral(v any) string {
 	if err != nil {
 		panic(err) // it is data of texts and numbers
 	}
-	return "CAST(" + quoteString(string(b)) + " AS pg_catalog.jsonb)"
+	return "CAST(" + sqltext.QuoteString(string(b)) + " AS pg_catalog.jsonb)"
 }
 
 // describedCalls has functions of the catalogue that take an object's OID say of the schema's objects what there
 // is to say. The argument stays where it is, since other changes may be in it.
-func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []edit) {
+func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []sqltext.Edit) {
 	inspect(n, func(m proto.Message) bool {
 		if _, ok := m.(*pg.RangeFunction); ok {
 			return false // not an expression
@@ -175,13 +176,13 @@ func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []edit) {
 		arguments, as := "cleave_a.o", " AS pg_catalog.oid) AS o"
 		if len(f.Args) == 2 {
 			comma := cr.tokens()[cr.comma(open)]
-			edits = append(edits, edit{from: comma.Start, to: comma.End, text: as + ", CAST("})
+			edits = append(edits, sqltext.Edit{From: comma.Start, To: comma.End, Text: as + ", CAST("})
 			arguments, as = "cleave_a.o, cleave_a.c", " AS pg_catalog.name) AS c"
 		}
 		edits = append(edits,
-			edit{from: from, to: cr.tokens()[open].End, text: "(SELECT COALESCE(pg_catalog." + name + "(" + arguments + "), " + jsonLiteral(texts) +
+			sqltext.Edit{From: from, To: cr.tokens()[open].End, Text: "(SELECT COALESCE(pg_catalog." + name + "(" + arguments + "), " + jsonLiteral(texts) +
 				" OPERATOR(pg_catalog.->>) CAST(cleave_a.o AS pg_catalog.text)) AS " + name + " FROM (SELECT CAST("},
-			edit{from: to - 1, to: to, text: as + ") AS cleave_a)"})
+			sqltext.Edit{From: to - 1, To: to, Text: as + ") AS cleave_a)"})
 		return true
 	})
 	return edits
@@ -193,12 +194,12 @@ func (ns *namespace) hasFunction(name string) bool {
 }
 
 // castObjects puts the numbers of the schema's objects in the place of their names in casts to regclass and its like.
-func (src *sourceText) castObjects(n *pg.Node) (edits []edit) {
+func (src *sourceText) castObjects(n *pg.Node) (edits []sqltext.Edit) {
 	inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.TypeCast); ok {
 			if oid := virtualObject(c); oid != 0 {
 				if i := src.tokenAt(c.Arg.GetAConst().Location); i >= 0 {
-					edits = append(edits, edit{from: src.tokens()[i].Start, to: src.tokens()[i].End, text: "'" + strconv.Itoa(oid) + "'"})
+					edits = append(edits, sqltext.Edit{From: src.tokens()[i].Start, To: src.tokens()[i].End, Text: "'" + strconv.Itoa(oid) + "'"})
 				}
 			}
 		}
@@ -220,11 +221,11 @@ func (cr *catalogRewrite) showVirtual(n *pg.Node) {
 		if !ok {
 			continue
 		}
-		text := InternalSchema + "." + quoteAlways(r.name)
+		text := InternalSchema + "." + sqltext.QuoteAlways(r.name)
 		if r.rel.Alias == nil {
-			text += " AS " + quoteIdent(r.rel.Relname)
+			text += " AS " + sqltext.QuoteIdent(r.rel.Relname)
 		}
-		edits = append(edits, edit{from: from, to: to, text: text})
+		edits = append(edits, sqltext.Edit{From: from, To: to, Text: text})
 	}
 	if len(edits) == 0 {
 		return
@@ -234,5 +235,5 @@ func (cr *catalogRewrite) showVirtual(n *pg.Node) {
 		cr.fill.edits = append(cr.fill.edits, edits...)
 		return
 	}
-	cr.st.Text = splice(cr.sql, edits)
+	cr.st.Text = sqltext.Splice(cr.sql, edits)
 }

@@ -3,6 +3,7 @@ package planner
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -67,7 +68,7 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 		eachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
 		for _, o := range wp.second.uses {
 			if o.rel.table == t && !inside[o.ref] {
-				fail(sqlstate.Refusal("CLV-0351", "table %s is changed by a WITH query and named again in a statement over several shards, where the rest could see the change", quoteName(t.Schema, t.Name)).
+				fail(sqlstate.Refusal("CLV-0351", "table %s is changed by a WITH query and named again in a statement over several shards, where the rest could see the change", sqltext.QuoteName(t.Schema, t.Name)).
 					WithHint("run the WITH query as a statement of its own, in one transaction"))
 			}
 		}
@@ -81,7 +82,7 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 			})
 		}
 		if written[t] {
-			fail(sqlstate.Refusal("CLV-0353", "two WITH queries change table %s in a statement over several shards", quoteName(t.Schema, t.Name)).
+			fail(sqlstate.Refusal("CLV-0353", "two WITH queries change table %s in a statement over several shards", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("use two statements"))
 		}
 		written[t] = true

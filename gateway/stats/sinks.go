@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -181,7 +182,7 @@ func shapeOf(st *planner.Statement) string {
 	}
 	shape := st.Shape
 	if shape == "" {
-		shape, _, _ = planner.Normalize(st.Text)
+		shape, _, _ = sqltext.Normalize(st.Text)
 	}
 	if shape == "" {
 		shape = st.Tag

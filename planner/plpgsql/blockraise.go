@@ -1,6 +1,10 @@
-package planner
+package plpgsql
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/cleavedb/cleave/planner/sqltext"
+)
 
 // Raise is RAISE, "" where an error is raised again. Words is its text in pieces; SQLSTATE and
 // SQLERRM of the error that is handled stand between them.
@@ -18,9 +22,9 @@ func (r *Raise) Text(state, message string) string {
 	for _, w := range r.Words {
 		switch w {
 		case raiseState:
-			w = quoteString(state)
+			w = sqltext.QuoteString(state)
 		case raiseMessage:
-			w = quoteString(message)
+			w = sqltext.QuoteString(message)
 		}
 		b.WriteString(w)
 	}
@@ -34,7 +38,7 @@ var raiseLevels = map[int]string{14: "DEBUG", 15: "LOG", 17: "INFO", 18: "NOTICE
 var raiseOptions = []string{"ERRCODE", "MESSAGE", "DETAIL", "HINT", "COLUMN", "CONSTRAINT", "DATATYPE", "TABLE", "SCHEMA"}
 
 // raise writes a RAISE whose arguments are literals, or SQLSTATE and SQLERRM.
-func (r *blockReader) raise(m map[string]any) (*Raise, error) {
+func (r *reader) raise(m map[string]any) (*Raise, error) {
 	out := &Raise{}
 	level := raiseLevels[number(m["elog_level"])]
 	name, named := m["condname"].(string)
@@ -67,11 +71,11 @@ func (r *blockReader) raise(m map[string]any) (*Raise, error) {
 	word("RAISE ", level)
 	switch {
 	case says:
-		word(" ", quoteString(message))
+		word(" ", sqltext.QuoteString(message))
 	case named && isState(name):
-		word(" SQLSTATE ", quoteString(name))
+		word(" SQLSTATE ", sqltext.QuoteString(name))
 	case named:
-		word(" ", quoteName("", name))
+		word(" ", sqltext.QuoteName("", name))
 	}
 	for _, p := range params {
 		word(", ")

@@ -1,4 +1,4 @@
-package planner
+package plpgsql
 
 import (
 	"encoding/json"
@@ -13,12 +13,9 @@ import (
 	"github.com/pganalyze/pg_query_go/v6/parser"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
-
-// A DO block that changes the schema, or rows of tables that are not the default shard's alone, is
-// not run by a shard: the router carries out its code, statement by statement. Only a closed part of
-// PL/pgSQL is read for that, see docs/design/schema.md; the rest is refused with the line and what stands there.
 
 // Block is BEGIN ... END in such code.
 type Block struct {
@@ -79,28 +76,28 @@ func (h *Handler) Catches(code sqlstate.Code) bool {
 // blockDepth bounds how deep the steps of a block stand in each other.
 const blockDepth = 50
 
-// unread says what of a block's code the router does not carry out.
-type unread struct {
-	line int
-	what string
+// Unread says what of a block's code the router does not carry out.
+type Unread struct {
+	Line int
+	What string
 }
 
-func (u *unread) Error() string { return fmt.Sprintf("line %d of the code: %s", u.line, u.what) }
+// Error is for the detail of a refusal.
+func (u *Unread) Error() string { return fmt.Sprintf("line %d of the code: %s", u.Line, u.What) }
 
-// blockReader makes steps of what PL/pgSQL's parser gives.
-type blockReader struct {
-	p     *Planner
+// reader makes steps of what PL/pgSQL's parser gives.
+type reader struct {
+	p     sqltext.Parser
 	line  int // that was read last
 	depth int
 }
 
-// readBlock reads the code of a DO block. Errors: the guard's, PL/pgSQL's own for code that is none,
-// unread.
-func (p *Planner) readBlock(code string) (*Block, error) {
-	if err := p.check(code); err != nil {
+// Read reads the code of a DO block. Errors: the guard's, PL/pgSQL's own for code that is none, Unread.
+func Read(p sqltext.Parser, code string) (*Block, error) {
+	if err := p.Check(code); err != nil {
 		return nil, err
 	}
-	out, err := pg.ParsePlPgSqlToJSON("CREATE FUNCTION inline_code_block() RETURNS void LANGUAGE plpgsql AS " + quoteString(code))
+	out, err := pg.ParsePlPgSqlToJSON("CREATE FUNCTION inline_code_block() RETURNS void LANGUAGE plpgsql AS " + sqltext.QuoteString(code))
 	if err != nil {
 		return nil, codeError(err)
 	}
@@ -111,9 +108,9 @@ func (p *Planner) readBlock(code string) (*Block, error) {
 		} `json:"PLpgSQL_function"`
 	}
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 1 {
-		return nil, &unread{1, "it nests too deep"}
+		return nil, &Unread{1, "it nests too deep"}
 	}
-	r := &blockReader{p: p, line: 1}
+	r := &reader{p: p, line: 1}
 	b, err := r.block(all[0].Function.Action["PLpgSQL_stmt_block"])
 	if err != nil {
 		return nil, err
@@ -121,7 +118,7 @@ func (p *Planner) readBlock(code string) (*Block, error) {
 	for _, d := range all[0].Function.Datums {
 		for _, v := range d {
 			if name, _ := v["refname"].(string); !blockVariables[name] {
-				return nil, &unread{max(number(v["lineno"]), 1), "variables"}
+				return nil, &Unread{max(number(v["lineno"]), 1), "variables"}
 			}
 		}
 	}
@@ -137,7 +134,7 @@ var compiled = regexp.MustCompile(`near line (\d+)$`)
 func codeError(err error) error {
 	var pe *parser.Error
 	if !errors.As(err, &pe) {
-		return &unread{1, "it cannot be read"}
+		return &Unread{1, "it cannot be read"}
 	}
 	line := "1"
 	if m := compiled.FindStringSubmatch(pe.Context); m != nil {
@@ -153,7 +150,7 @@ func codeError(err error) error {
 		strings.HasPrefix(m, "too few parameters specified for RAISE"), strings.HasPrefix(m, "too many parameters specified for RAISE"):
 	default:
 		n, _ := strconv.Atoi(line) // digits
-		return &unread{n, m}
+		return &Unread{n, m}
 	}
 	e := sqlstate.New(code, "%s", pe.Message)
 	e.Where = `compilation of PL/pgSQL function "inline_code_block" near line ` + line
@@ -165,7 +162,7 @@ func number(v any) int {
 	return int(n)
 }
 
-func (r *blockReader) refuse(what string) error { return &unread{r.line, what} }
+func (r *reader) refuse(what string) error { return &Unread{r.line, what} }
 
 // expr is the text of an expression or a query.
 func expr(v any) string {
@@ -175,7 +172,7 @@ func expr(v any) string {
 	return s
 }
 
-func (r *blockReader) block(m map[string]any) (*Block, error) {
+func (r *reader) block(m map[string]any) (*Block, error) {
 	if r.depth++; r.depth > blockDepth {
 		return nil, r.refuse("it nests too deep")
 	}
@@ -220,7 +217,7 @@ func isState(s string) bool {
 	return len(s) == 5 && strings.Trim(s, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
-func (r *blockReader) steps(v any) ([]Step, error) {
+func (r *reader) steps(v any) ([]Step, error) {
 	list, _ := v.([]any)
 	out := make([]Step, 0, len(list))
 	for _, e := range list {
@@ -245,7 +242,7 @@ var otherSteps = map[string]string{"assign": "an assignment", "case": "CASE", "l
 	"foreach_a": "FOREACH", "exit": "EXIT or CONTINUE", "assert": "ASSERT", "getdiag": "GET DIAGNOSTICS", "call": "CALL or DO", "commit": "COMMIT", "rollback": "ROLLBACK",
 	"open": "a cursor", "fetch": "a cursor", "close": "a cursor", "return_next": "RETURN NEXT", "return_query": "RETURN QUERY"}
 
-func (r *blockReader) step(name string, m map[string]any) (*Step, error) {
+func (r *reader) step(name string, m map[string]any) (*Step, error) {
 	s := &Step{Line: r.line}
 	var err error
 	switch name {
@@ -288,7 +285,7 @@ func (r *blockReader) step(name string, m map[string]any) (*Step, error) {
 	return s, nil
 }
 
-func (r *blockReader) branches(s *Step, m map[string]any) error {
+func (r *reader) branches(s *Step, m map[string]any) error {
 	if r.depth++; r.depth > blockDepth {
 		return r.refuse("it nests too deep")
 	}
@@ -319,10 +316,10 @@ func (r *blockReader) branches(s *Step, m map[string]any) error {
 }
 
 // expression lets an expression through that uses no variable.
-func (r *blockReader) expression(text string) error { return r.selects("SELECT " + text) }
+func (r *reader) expression(text string) error { return r.selects("SELECT " + text) }
 
-func (r *blockReader) selects(text string) error {
-	tree, err := r.p.parse(text)
+func (r *reader) selects(text string) error {
+	tree, err := r.p.Parse(text)
 	if err != nil || len(tree.Stmts) != 1 || tree.Stmts[0].Stmt.GetSelectStmt() == nil || tree.Stmts[0].Stmt.GetSelectStmt().IntoClause != nil {
 		return r.refuse("an expression that is no part of a SELECT")
 	}
@@ -330,7 +327,7 @@ func (r *blockReader) selects(text string) error {
 }
 
 // variables refuses what may mean a variable of PL/pgSQL's own.
-func (r *blockReader) variables(text string) error {
+func (r *reader) variables(text string) error {
 	ts := sqlguard.Tokens(text)
 	for i, t := range ts {
 		name := strings.ToLower(strings.Trim(text[t.Start:t.End], `"`))
@@ -343,7 +340,7 @@ func (r *blockReader) variables(text string) error {
 }
 
 // execute reads the expression of an EXECUTE, whose statements are read here if it is a constant.
-func (r *blockReader) execute(text string) error {
+func (r *reader) execute(text string) error {
 	if err := r.expression(text); err != nil {
 		return err
 	}
@@ -351,15 +348,15 @@ func (r *blockReader) execute(text string) error {
 	if c == nil || c.GetSval() == nil {
 		return nil
 	}
-	if _, err := r.p.parse(c.GetSval().Sval); err != nil {
+	if _, err := r.p.Parse(c.GetSval().Sval); err != nil {
 		return nil // an error when it is carried out
 	}
 	return r.statement(c.GetSval().Sval, true)
 }
 
 // readConstant is the literal that an expression is, nil if it is none.
-func readConstant(p *Planner, text string) *pg.A_Const {
-	tree, err := p.parse("SELECT " + text)
+func readConstant(p sqltext.Parser, text string) *pg.A_Const {
+	tree, err := p.Parse("SELECT " + text)
 	if err != nil || len(tree.Stmts) != 1 {
 		return nil
 	}
@@ -373,8 +370,8 @@ func readConstant(p *Planner, text string) *pg.A_Const {
 
 // statement lets statements through that change the schema or rows. many: there may be several, or
 // none, and what they return is for nobody.
-func (r *blockReader) statement(text string, many bool) error {
-	tree, err := r.p.parse(text)
+func (r *reader) statement(text string, many bool) error {
+	tree, err := r.p.Parse(text)
 	if err != nil {
 		return err
 	}

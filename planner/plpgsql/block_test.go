@@ -1,4 +1,4 @@
-package planner
+package plpgsql
 
 import (
 	"errors"
@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // TestReadBlock: which code is read, and with which errors the rest is refused.
 func TestReadBlock(t *testing.T) {
-	p := New(Limits{})
-	b, err := p.readBlock(`
+	p := sqltext.Parser{}
+	b, err := Read(p, `
 -- a comment
 BEGIN
   IF NOT EXISTS (SELECT 1 FROM pg_type) THEN /* ; END */
@@ -85,8 +86,8 @@ END`)
 		"BEGIN CREATE TABLE x AS SELECT found; END":                                 "line 1 of the code: the name found, which is a variable there",
 		strings.Repeat("BEGIN ", 60) + "DROP TABLE x;" + strings.Repeat("END;", 60): "line 1 of the code: it nests too deep",
 	} {
-		_, err := p.readBlock(code)
-		var u *unread
+		_, err := Read(p, code)
+		var u *Unread
 		got := string(sqlstate.CodeOf(err))
 		if errors.As(err, &u) {
 			got = u.Error()
@@ -129,15 +130,15 @@ var blockShapes = map[string]func(n int) string{
 // has a bound of its own, and what is below that must not end the process.
 func TestBlockStack(t *testing.T) {
 	if os.Getenv("CLEAVE_BLOCK_CHILD") != "" {
-		p := New(Limits{})
+		p := sqltext.Parser{}
 		for name, shape := range blockShapes {
 			for n := 100; n < 4000; n += 300 {
-				_, err := p.readBlock(shape(n))
+				_, err := Read(p, shape(n))
 				if name != "many" && name != "elsif" && n > 1000 && err == nil {
 					t.Errorf("%s: %d deep is read", name, n)
 				}
 			}
-			_, _ = p.readBlock(shape(100_000))
+			_, _ = Read(p, shape(100_000))
 		}
 		fmt.Println("all read")
 		return
@@ -160,9 +161,9 @@ func FuzzReadBlock(f *testing.F) {
 		f.Add(shape(3))
 	}
 	f.Add("BEGIN CREATE TYPE m AS ENUM ('a'); EXCEPTION WHEN duplicate_object THEN RAISE NOTICE '%', SQLERRM USING HINT = 'x'; END")
-	p := New(Limits{})
+	p := sqltext.Parser{}
 	f.Fuzz(func(t *testing.T, code string) {
-		b, err := p.readBlock(code)
+		b, err := Read(p, code)
 		if (b == nil) == (err == nil) {
 			t.Errorf("%v, %v", b, err)
 		}
