@@ -5,6 +5,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // planAggregate plans a query that groups or aggregates, whose FROM and WHERE fall
@@ -46,13 +48,13 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 			continue
 		}
 		rp.second.fresh()
-		tree := rp.clocked(selectNode(b.relation(s)))
+		tree := rp.clocked(sqltree.SelectNode(b.relation(s)))
 		text, err := rp.text(tree)
 		if err != nil {
 			return nil, err
 		}
-		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: rp.targetOf(u), own: ownershipSites(tree, text, u), Exact: callsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
-		if p.Text, err = rp.text(rp.clocked(selectNode(final))); err != nil {
+		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: rp.targetOf(u), own: ownershipSites(tree, text, u), Exact: sqltree.CallsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
+		if p.Text, err = rp.text(rp.clocked(sqltree.SelectNode(final))); err != nil {
 			return nil, err
 		}
 		return p, nil
@@ -64,7 +66,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 func onlyGrouping(q *query) bool {
 	only := true
 	for _, list := range [][]*pg.Node{q.sel.TargetList, {q.sel.HavingClause}, q.sel.SortClause, q.sel.DistinctClause} {
-		inspectAll(list, func(m proto.Message) bool {
+		sqltree.InspectAll(list, func(m proto.Message) bool {
 			switch m.(type) {
 			case *pg.SelectStmt, *pg.JsonArrayAgg, *pg.JsonObjectAgg:
 				only = false
@@ -104,21 +106,21 @@ func (b *aggregation) column(n *pg.Node, key bool) *pg.Node {
 	}
 	if at < 0 {
 		at = len(b.columns)
-		b.columns = append(b.columns, aggColumn{expr: clone(n), key: key})
+		b.columns = append(b.columns, aggColumn{expr: sqltree.Clone(n), key: key})
 	}
-	return columnNode(b.name, "c"+itoa(at+1))
+	return sqltree.ColumnNode(b.name, "c"+itoa(at+1))
 }
 
 // same reports whether two expressions are one to PostgreSQL: t.a is a if no other
 // table has an a.
 func (b *aggregation) same(x, y *pg.Node) bool {
-	return sameNode(x, y) || sameNode(b.qualified(x), b.qualified(y))
+	return sqltree.SameNode(x, y) || sqltree.SameNode(b.qualified(x), b.qualified(y))
 }
 
 // qualified puts the table's name before columns whose table is certain.
 func (b *aggregation) qualified(n *pg.Node) *pg.Node {
-	return replace(clone(n), func(n *pg.Node) *pg.Node {
-		names := fieldNames(n.GetColumnRef())
+	return sqltree.Replace(sqltree.Clone(n), func(n *pg.Node) *pg.Node {
+		names := sqltree.FieldNames(n.GetColumnRef())
 		if n.GetColumnRef() == nil || len(names) != 1 {
 			return n
 		}
@@ -137,36 +139,36 @@ func (b *aggregation) qualified(n *pg.Node) *pg.Node {
 		if found != 1 || of == "" {
 			return n
 		}
-		return columnNode(of, names[0])
+		return sqltree.ColumnNode(of, names[0])
 	})
 }
 
 // relation is the query of each shard.
 func (b *aggregation) relation(s *pg.SelectStmt) *pg.SelectStmt {
-	r := emptySelect()
-	r.WithClause, r.FromClause, r.WhereClause = clone(s.WithClause), nil, clone(s.WhereClause)
+	r := sqltree.EmptySelect()
+	r.WithClause, r.FromClause, r.WhereClause = sqltree.Clone(s.WithClause), nil, sqltree.Clone(s.WhereClause)
 	for _, f := range s.FromClause {
-		r.FromClause = append(r.FromClause, clone(f))
+		r.FromClause = append(r.FromClause, sqltree.Clone(f))
 	}
 	for i, c := range b.columns {
-		r.TargetList = append(r.TargetList, targetNode(clone(c.expr), "c"+itoa(i+1)))
+		r.TargetList = append(r.TargetList, sqltree.TargetNode(sqltree.Clone(c.expr), "c"+itoa(i+1)))
 		if c.key && b.partial {
-			r.GroupClause = append(r.GroupClause, intNode(int64(i+1)))
+			r.GroupClause = append(r.GroupClause, sqltree.IntNode(int64(i+1)))
 		}
 	}
 	if len(b.columns) == 0 {
-		r.TargetList = []*pg.Node{targetNode(intNode(1), "c1")}
+		r.TargetList = []*pg.Node{sqltree.TargetNode(sqltree.IntNode(1), "c1")}
 	}
 	return r
 }
 
 // final is the query on the relation. false: it cannot be made in this way.
 func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
-	f := clone(s)
+	f := sqltree.Clone(s)
 	names := make([]string, len(s.TargetList))
 	for i, t := range s.TargetList {
 		r := t.GetResTarget()
-		if isStar(t) {
+		if sqltree.IsStar(t) {
 			return nil, false
 		}
 		if names[i] = r.GetName(); names[i] == "" {
@@ -238,14 +240,14 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 		case *pg.Node_ColumnRef:
 			// Not grouped by, so it depends on the groups' columns by a primary key.
 			// An expression among the groups could be this one spelt otherwise (o.k % 3, k % 3).
-			if !grouped || b.sets || fieldNames(v.ColumnRef) == nil || !onlyColumns(groups) {
+			if !grouped || b.sets || sqltree.FieldNames(v.ColumnRef) == nil || !onlyColumns(groups) {
 				b.failed = true
 				return n
 			}
 			c := b.column(n, true)
 			known := false
 			for _, e := range extra {
-				known = known || sameNode(e, c)
+				known = known || sqltree.SameNode(e, c)
 			}
 			if !known {
 				extra = append(extra, c)
@@ -266,7 +268,7 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 	for i, t := range f.TargetList {
 		r := t.GetResTarget()
 		r.Name = names[i]
-		r.Val = replace(r.Val, rewrite)
+		r.Val = sqltree.Replace(r.Val, rewrite)
 	}
 	outputs := func(list []*pg.Node, val func(n *pg.Node) *pg.Node, set func(n, val *pg.Node)) {
 		for _, n := range list {
@@ -275,11 +277,11 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 				continue // a position
 			}
 			if c := e.GetColumnRef(); c != nil {
-				if p := fieldNames(c); len(p) == 1 && countString(names, p[0]) > 0 {
+				if p := sqltree.FieldNames(c); len(p) == 1 && countString(names, p[0]) > 0 {
 					continue // an output's name
 				}
 			}
-			set(n, replace(e, rewrite))
+			set(n, sqltree.Replace(e, rewrite))
 		}
 	}
 	outputs(f.SortClause, func(n *pg.Node) *pg.Node { return n.GetSortBy().GetNode() }, func(n, val *pg.Node) { n.GetSortBy().Node = val })
@@ -288,16 +290,16 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 			outputs([]*pg.Node{n}, func(n *pg.Node) *pg.Node { return n }, func(_, val *pg.Node) { f.DistinctClause[i] = val })
 		}
 	}
-	f.HavingClause = replace(f.HavingClause, rewrite)
+	f.HavingClause = sqltree.Replace(f.HavingClause, rewrite)
 	for i, n := range f.WindowClause {
-		f.WindowClause[i] = replace(n, rewrite)
+		f.WindowClause[i] = sqltree.Replace(n, rewrite)
 	}
 	if b.failed || hasQuery(f.LimitCount) || hasQuery(f.LimitOffset) {
 		return nil, false
 	}
 	f.GroupClause = append(f.GroupClause, extra...)
 	f.WithClause, f.WhereClause = nil, nil
-	f.FromClause = []*pg.Node{tableNode(b.name, "")}
+	f.FromClause = []*pg.Node{sqltree.TableNode(b.name, "")}
 	return f, true
 }
 
@@ -329,7 +331,7 @@ func (b *aggregation) groupExpr(n *pg.Node, targets []*pg.Node, names []string) 
 		}
 		return targets[v.Ival.GetIval()-1].GetResTarget().GetVal(), true
 	}
-	if p := fieldNames(n.GetColumnRef()); n.GetColumnRef() != nil && len(p) == 1 && countString(names, p[0]) > 0 {
+	if p := sqltree.FieldNames(n.GetColumnRef()); n.GetColumnRef() != nil && len(p) == 1 && countString(names, p[0]) > 0 {
 		for _, it := range b.q.sc.items {
 			if !it.bare {
 				continue
@@ -357,7 +359,7 @@ func (b *aggregation) groupExpr(n *pg.Node, targets []*pg.Node, names []string) 
 func hasQuery(m *pg.Node) bool {
 	found := false
 	if m != nil {
-		inspect(m, func(m proto.Message) bool {
+		sqltree.Inspect(m, func(m proto.Message) bool {
 			if _, is := m.(*pg.SelectStmt); is {
 				found = true
 			}
@@ -369,7 +371,7 @@ func hasQuery(m *pg.Node) bool {
 
 func hasColumn(m *pg.Node) bool {
 	found := false
-	inspect(m, func(m proto.Message) bool {
+	sqltree.Inspect(m, func(m proto.Message) bool {
 		if _, is := m.(*pg.ColumnRef); is {
 			found = true
 		}
@@ -389,23 +391,23 @@ func (b *aggregation) aggregate(f *pg.FuncCall) (*pg.Node, bool) {
 	if len(f.AggOrder) > 0 || f.AggWithinGroup || f.FuncVariadic || len(f.Args) > 1 {
 		return nil, false
 	}
-	if names := strs(f.Funcname); len(names) > 1 && names[0] != "pg_catalog" {
+	if names := sqltree.Strings(f.Funcname); len(names) > 1 && names[0] != "pg_catalog" {
 		return nil, false
 	}
-	name := callName(f)
+	name := sqltree.CallName(f)
 	partial := func(name string, cast string) *pg.Node {
-		p := clone(f)
+		p := sqltree.Clone(f)
 		if name != "" {
-			p.Funcname = []*pg.Node{strNode("pg_catalog"), strNode(name)}
+			p.Funcname = []*pg.Node{sqltree.StringNode("pg_catalog"), sqltree.StringNode(name)}
 		}
 		if cast != "" {
-			p.Args = []*pg.Node{castNode(p.Args[0], cast, nil)}
+			p.Args = []*pg.Node{sqltree.CastNode(p.Args[0], cast, nil)}
 		}
 		return b.column(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: p}}, false)
 	}
 	if name == "count" {
-		sum := castNode(callNode("sum", partial("", "")), "int8", nil)
-		return &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: []*pg.Node{sum, intNode(0)}}}}, true
+		sum := sqltree.CastNode(sqltree.CallNode("sum", partial("", "")), "int8", nil)
+		return &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: []*pg.Node{sum, sqltree.IntNode(0)}}}}, true
 	}
 	if len(f.Args) != 1 {
 		return nil, false
@@ -416,30 +418,30 @@ func (b *aggregation) aggregate(f *pg.FuncCall) (*pg.Node, bool) {
 		if !b.a.ownTypes(arg, b.q.sc) {
 			return nil, false
 		}
-		return callNode(name, partial("", "")), true
+		return sqltree.CallNode(name, partial("", "")), true
 	case "sum":
 		switch b.a.typeOf(arg, b.q.sc) {
 		case oidInt2, oidInt4:
-			return castNode(callNode("sum", partial("", "")), "int8", nil), true
+			return sqltree.CastNode(sqltree.CallNode("sum", partial("", "")), "int8", nil), true
 		case oidInt8, oidNumeric, oidFloat4, oidFloat8, oidMoney, oidInterval:
-			return callNode("sum", partial("", "")), true
+			return sqltree.CallNode("sum", partial("", "")), true
 		}
 	case "avg":
 		switch b.a.typeOf(arg, b.q.sc) {
 		case oidInt2, oidInt4, oidInt8, oidNumeric:
-			return opNode("/", callNode("sum", partial("sum", "")), callNode("sum", partial("count", ""))), true
+			return sqltree.OpNode("/", sqltree.CallNode("sum", partial("sum", "")), sqltree.CallNode("sum", partial("count", ""))), true
 		case oidFloat4, oidFloat8:
 			// It adds to 0, so that -0 is 0, and fails where the squares of the differences are too large: on each shard,
 			// and of their averages. No value is left out of these that is not NULL.
-			sum := opNode("+", callNode("sum", partial("sum", "float8")), intNode(0))
-			mean := opNode("/", sum, castNode(callNode("sum", partial("count", "")), "float8", nil))
+			sum := sqltree.OpNode("+", sqltree.CallNode("sum", partial("sum", "float8")), sqltree.IntNode(0))
+			mean := sqltree.OpNode("/", sum, sqltree.CastNode(sqltree.CallNode("sum", partial("count", "")), "float8", nil))
 			if !b.a.anyClock() {
 				return mean, true
 			}
-			none := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: callNode("var_pop", partial("avg", "")), Nulltesttype: pg.NullTestType_IS_NULL}}}
+			none := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: sqltree.CallNode("var_pop", partial("avg", "")), Nulltesttype: pg.NullTestType_IS_NULL}}}
 			return caseNode(none, &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}}, mean), true
 		case oidInterval:
-			return opNode("/", callNode("sum", partial("sum", "")), castNode(callNode("sum", partial("count", "")), "float8", nil)), true
+			return sqltree.OpNode("/", sqltree.CallNode("sum", partial("sum", "")), sqltree.CastNode(sqltree.CallNode("sum", partial("count", "")), "float8", nil)), true
 		}
 	}
 	return nil, false
@@ -458,7 +460,7 @@ func (b *aggregation) whole(f *pg.FuncCall) (*pg.Node, bool) {
 			return nil, false
 		}
 	}
-	c := clone(f)
+	c := sqltree.Clone(f)
 	sub := func(n *pg.Node) *pg.Node {
 		if n == nil || !hasColumn(n) && !hasQuery(n) {
 			return n
@@ -483,7 +485,7 @@ func (b *aggregation) whole(f *pg.FuncCall) (*pg.Node, bool) {
 
 func (ns *namespace) hasAggregateInside(f *pg.FuncCall) bool {
 	found := false
-	inspect(f, func(m proto.Message) bool {
+	sqltree.Inspect(f, func(m proto.Message) bool {
 		if c, ok := m.(*pg.FuncCall); ok && c != f && (ns.isAggregate(c) || c.Over != nil) {
 			found = true
 		}

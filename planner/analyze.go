@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -390,7 +391,7 @@ func (a *binder) withClause(w *pg.WithClause, sc *scope) []*withQuery {
 		if c == nil {
 			continue
 		}
-		names := strs(c.Aliascolnames)
+		names := sqltree.Strings(c.Aliascolnames)
 		entry := &cte{name: c.Ctename}
 		if s := c.Ctequery.GetSelectStmt(); s != nil {
 			var q *query
@@ -498,9 +499,9 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		d := n.GetDefElem()
 		switch strings.ToLower(d.GetDefname()) {
 		case "route":
-			route = optionOn(d)
+			route = sqltree.OptionOn(d)
 		case "analyze":
-			analyze = optionOn(d)
+			analyze = sqltree.OptionOn(d)
 		}
 	}
 	text := a.afterExplain()
@@ -545,51 +546,6 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 	a.st.Explained.Tag, a.st.Explained.ReturnsRows = a.st.Tag, a.st.ReturnsRows
 	a.st.Tag, a.st.ReturnsRows = "EXPLAIN", true
 	a.st.ReadOnly = !analyze || a.st.ReadOnly
-}
-
-func optionOn(d *pg.DefElem) bool {
-	if d.GetArg() == nil {
-		return true
-	}
-	switch v := strings.ToLower(defText(d.Arg)); v {
-	case "false", "off", "0":
-		return false
-	}
-	return true
-}
-
-// defText returns an option's value as text.
-func defText(n *pg.Node) string {
-	switch v := n.GetNode().(type) {
-	case *pg.Node_String_:
-		return v.String_.Sval
-	case *pg.Node_Integer:
-		return itoa(int(v.Integer.Ival))
-	case *pg.Node_Float:
-		return v.Float.Fval
-	case *pg.Node_Boolean:
-		if v.Boolean.Boolval {
-			return "true"
-		}
-		return "false"
-	case *pg.Node_TypeName:
-		return strings.Join(strs(v.TypeName.Names), ".")
-	case *pg.Node_AConst:
-		c := v.AConst
-		switch {
-		case c.GetSval() != nil:
-			return c.GetSval().Sval
-		case c.GetIval() != nil:
-			return itoa(int(c.GetIval().Ival))
-		case c.GetFval() != nil:
-			return c.GetFval().Fval
-		case c.GetBoolval() != nil && c.GetBoolval().Boolval:
-			return "true"
-		case c.GetBoolval() != nil:
-			return "false"
-		}
-	}
-	return ""
 }
 
 func (a *analyzer) copy(c *pg.CopyStmt) {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -91,7 +92,7 @@ func (p *Planner) readTypes(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 func (a *analyzer) castingViews(n *pg.Node) {
 	for depth := 0; a.second.guard && depth < expandMax; depth++ {
 		found := false
-		replace(n, func(n *pg.Node) *pg.Node {
+		sqltree.Replace(n, func(n *pg.Node) *pg.Node {
 			v := n.GetRangeVar()
 			if v == nil {
 				return n
@@ -120,7 +121,7 @@ func (a *analyzer) castingViews(n *pg.Node) {
 // castsBelow reports whether a query, or a view that it reads, casts what could be a word for the time.
 func (a *analyzer) castsBelow(n *pg.Node, depth int) bool {
 	found := a.guards(n)
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if v, ok := m.(*pg.RangeVar); ok && !found && depth < expandMax {
 			if r := a.relation(v); r.view != nil {
 				tree, err := a.p.parse(r.view.Definition)
@@ -136,7 +137,7 @@ func (a *analyzer) castsBelow(n *pg.Node, depth int) bool {
 func explainRuns(e *pg.ExplainStmt) bool {
 	for _, o := range e.Options {
 		if d := o.GetDefElem(); strings.EqualFold(d.GetDefname(), "analyze") {
-			return optionOn(d)
+			return sqltree.OptionOn(d)
 		}
 	}
 	return false
@@ -150,7 +151,7 @@ func noTime(what string) {
 
 // elsewhereTimed refuses functions and views that take the time where the text does not show it.
 func (a *analyzer) elsewhereTimed(n *pg.Node) {
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
 			if own := a.timedFunction(v); own != nil {
@@ -168,7 +169,7 @@ func (a *analyzer) elsewhereTimed(n *pg.Node) {
 // timedFunction returns the function of the user's that a call means, if it uses the
 // transaction's time.
 func (ns *namespace) timedFunction(f *pg.FuncCall) *shardmap.Function {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
 		return nil
 	}
@@ -184,9 +185,9 @@ func (a *analyzer) timedView(v *shardmap.View, depth int) bool {
 	if err != nil || len(tree.Stmts) != 1 || depth >= expandMax {
 		return true
 	}
-	found := usesClock(tree.Stmts[0].Stmt)
+	found := sqltree.UsesClock(tree.Stmts[0].Stmt)
 	inside := a.p.analyzer(v.Definition, a.snap, nil)
-	inspect(tree.Stmts[0].Stmt, func(m proto.Message) bool {
+	sqltree.Inspect(tree.Stmts[0].Stmt, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
 			found = found || inside.timedFunction(v) != nil
@@ -210,7 +211,7 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 		}
 		return r.table
 	}
-	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
+	sqltree.Descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.InsertStmt:
 			if t := target(v.Relation); t != nil {
@@ -231,8 +232,8 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 			}
 		case *pg.CopyStmt:
 			if v.IsFrom && v.Relation != nil {
-				if t := target(v.Relation); t != nil && len(v.Attlist) > 0 && len(leftOut(t, strs(v.Attlist))) > 0 {
-					noTime("the default of column " + sqltext.QuoteIdent(leftOut(t, strs(v.Attlist))[0].Name))
+				if t := target(v.Relation); t != nil && len(v.Attlist) > 0 && len(leftOut(t, sqltree.Strings(v.Attlist))) > 0 {
+					noTime("the default of column " + sqltext.QuoteIdent(leftOut(t, sqltree.Strings(v.Attlist))[0].Name))
 				}
 			}
 		}
@@ -260,9 +261,9 @@ func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 			s.Cols = append(s.Cols, resTarget(c.Name))
 			row.Items = append(row.Items, clockDefault(c))
 		}
-		values := emptySelect()
+		values := sqltree.EmptySelect()
 		values.ValuesLists = []*pg.Node{{Node: &pg.Node_List{List: row}}}
-		s.SelectStmt = selectNode(values)
+		s.SelectStmt = sqltree.SelectNode(values)
 		return
 	}
 	if len(cols) == 0 {
@@ -292,7 +293,7 @@ func widthOf(s *pg.SelectStmt) int {
 	switch {
 	case len(s.ValuesLists) > 0:
 		return len(s.ValuesLists[0].GetList().GetItems())
-	case anyStar(s.TargetList):
+	case sqltree.AnyStar(s.TargetList):
 		return -1
 	}
 	return len(s.TargetList)
@@ -322,7 +323,7 @@ func (a *analyzer) addOutputs(s *pg.SelectStmt, missing []*shardmap.Column, t *s
 	}
 	if len(s.ValuesLists) == 0 {
 		for _, c := range missing {
-			s.TargetList = append(s.TargetList, targetNode(clockDefault(c), "cleave_default_"+c.Name))
+			s.TargetList = append(s.TargetList, sqltree.TargetNode(clockDefault(c), "cleave_default_"+c.Name))
 		}
 	}
 }
@@ -330,7 +331,7 @@ func (a *analyzer) addOutputs(s *pg.SelectStmt, missing []*shardmap.Column, t *s
 // timedCall refuses, in a statement over several shards, a function of the user's that
 // takes the time by itself.
 func (ns *namespace) timedCall(n *pg.Node) {
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
 			if own := ns.timedFunction(f); own != nil {
 				fail(timedCallError(own))
@@ -344,8 +345,8 @@ func (ns *namespace) timedCall(n *pg.Node) {
 // PostgreSQL calls timezone() so, for the sake of times without a date; it is not.
 func (ns *namespace) differsByRow(n *pg.Node) bool {
 	found := false
-	inspect(n, func(m proto.Message) bool {
-		if f, ok := m.(*pg.FuncCall); ok && callName(f) != "timezone" {
+	sqltree.Inspect(n, func(m proto.Message) bool {
+		if f, ok := m.(*pg.FuncCall); ok && sqltree.CallName(f) != "timezone" {
 			kind := ns.kindOf(f)
 			found = found || kind == "" || strings.HasPrefix(kind, "v")
 		}

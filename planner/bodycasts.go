@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -52,7 +53,7 @@ var outside = &typer{}
 
 // plainType reports whether a type is one of plainTypes.
 func plainType(t *pg.TypeName) bool {
-	names := strs(t.GetNames())
+	names := sqltree.Strings(t.GetNames())
 	return len(names) > 0 && !t.PctType && (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && plainTypes[names[len(names)-1]]
 }
 
@@ -111,7 +112,7 @@ func (b *body) mayHold(n *pg.Node) bool {
 	case *pg.Node_ParamRef:
 		return b.texts
 	case *pg.Node_ColumnRef:
-		names := fieldNames(v.ColumnRef)
+		names := sqltree.FieldNames(v.ColumnRef)
 		return len(names) != 1 || !b.plain[names[0]]
 	case *pg.Node_TypeCast:
 		return !plainType(v.TypeCast.TypeName) && b.mayHold(v.TypeCast.Arg)
@@ -136,13 +137,13 @@ func (b *body) mayHold(n *pg.Node) bool {
 		case e.Kind != pg.A_Expr_Kind_AEXPR_OP:
 			return false // conditions
 		}
-		switch operator(v.AExpr) {
+		switch sqltree.Operator(v.AExpr) {
 		case "=", "<>", "<", ">", "<=", ">=", "+", "*", "/", "%", "~", "~*", "!~", "!~*", "@>", "<@", "&&", "?":
 			return false
 		}
 		return b.mayHold(v.AExpr.Lexpr) || b.mayHold(v.AExpr.Rexpr)
 	case *pg.Node_FuncCall:
-		switch name := callName(v.FuncCall); {
+		switch name := sqltree.CallName(v.FuncCall); {
 		case plainCalls[name], wordless[name], formatted(v.FuncCall):
 			return false
 		case b.keeps(v.FuncCall):
@@ -154,12 +155,12 @@ func (b *body) mayHold(n *pg.Node) bool {
 
 // formatted reports whether a call is to_char() with a format that is written out.
 func formatted(f *pg.FuncCall) bool {
-	return callName(f) == "to_char" && len(f.Args) == 2 && f.Args[1].GetAConst() != nil
+	return sqltree.CallName(f) == "to_char" && len(f.Args) == 2 && f.Args[1].GetAConst() != nil
 }
 
 // keeps reports whether a word in the result of a call stood in one of its arguments; it notes where it may have been a part of it.
 func (b *body) keeps(f *pg.FuncCall) bool {
-	name := callName(f)
+	name := sqltree.CallName(f)
 	if part, ok := keepsWords[name]; ok {
 		b.parts = b.parts || part
 		return true
@@ -221,7 +222,7 @@ func (b *body) apart(list []*pg.Node) bool {
 // joined are the operands of a chain of ||.
 func joined(n *pg.Node) []*pg.Node {
 	e := n.GetAExpr()
-	if e == nil || operator(e) != "||" || e.Lexpr == nil {
+	if e == nil || sqltree.Operator(e) != "||" || e.Lexpr == nil {
 		return []*pg.Node{n}
 	}
 	return append(joined(e.Lexpr), joined(e.Rexpr)...)
@@ -231,12 +232,12 @@ func joined(n *pg.Node) []*pg.Node {
 func (b *body) making(m any) {
 	switch v := m.(type) {
 	case *pg.FuncCall:
-		name := callName(v)
+		name := sqltree.CallName(v)
 		if own := isBuiltin(name); own && !plainCalls[name] && !wordless[name] && !formatted(v) && !b.keeps(v) {
 			b.makes = true
 		}
 	case *pg.A_Expr:
-		if operator(v) == "||" && !b.apart(joined(&pg.Node{Node: &pg.Node_AExpr{AExpr: v}})) {
+		if sqltree.Operator(v) == "||" && !b.apart(joined(&pg.Node{Node: &pg.Node_AExpr{AExpr: v}})) {
 			b.makes = true
 		}
 	}
@@ -248,7 +249,7 @@ func (b *body) casting(m any) {
 	case *pg.TypeCast:
 		b.cast(outside.castReads(v.TypeName), v.Arg)
 	case *pg.FuncCall:
-		switch name := callName(v); {
+		switch name := sqltree.CallName(v); {
 		case strings.Contains(name, "_populate_record"):
 			b.casts = true
 		case len(v.Args) == 1 && castCall(v) != wordsNone:
@@ -272,7 +273,7 @@ const (
 
 // castFunction returns the function of the user's that a call means, if it casts its arguments.
 func (ns *namespace) castFunction(f *pg.FuncCall) *shardmap.Function {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
 		return nil
 	}
@@ -308,7 +309,7 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 		}
 		return n
 	case *pg.Node_ParamRef:
-		return g.raising(castNode(clone(n), "text", nil), reads, n)
+		return g.raising(sqltree.CastNode(sqltree.Clone(n), "text", nil), reads, n)
 	}
 	return g.operand(n, reads, false)
 }

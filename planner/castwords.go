@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -68,7 +69,7 @@ func (ty *typer) castReads(t *pg.TypeName) wordsIn {
 	case readsTime:
 		return wordsAlone
 	}
-	names := strs(t.GetNames())
+	names := sqltree.Strings(t.GetNames())
 	if len(names) == 1 && numberless[names[0]] && TimeTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
 		return wordsNone // nobody calls a type of times of his own so
 	}
@@ -107,10 +108,10 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 		}
 		return heldNone
 	case *pg.Node_TypeCast:
-		switch names := strs(v.TypeCast.TypeName.GetNames()); {
+		switch names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); {
 		case ty.castReads(v.TypeCast.TypeName) == wordsOwn:
 			return 0
-		case !textType(v.TypeCast.TypeName) && !(len(names) > 0 && textual(names[len(names)-1])):
+		case !sqltree.TextType(v.TypeCast.TypeName) && !(len(names) > 0 && textual(names[len(names)-1])):
 			return heldNone
 		case len(v.TypeCast.TypeName.ArrayBounds) > 0:
 			return 0
@@ -133,7 +134,7 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 		}
 		return ty.heldAll(all, sc)
 	case *pg.Node_AExpr:
-		switch op := operator(v.AExpr); {
+		switch op := sqltree.Operator(v.AExpr); {
 		case v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_NULLIF:
 			return ty.held(v.AExpr.Lexpr, sc)
 		case v.AExpr.Kind != pg.A_Expr_Kind_AEXPR_OP || len(v.AExpr.Name) != 1:
@@ -144,7 +145,7 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 			return heldNone
 		}
 	case *pg.Node_FuncCall:
-		name, names := callName(v.FuncCall), strs(v.FuncCall.Funcname)
+		name, names := sqltree.CallName(v.FuncCall), sqltree.Strings(v.FuncCall.Funcname)
 		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (ty.hidden() || ty.userFunction(names) != nil) {
 			return 0
 		}
@@ -199,7 +200,7 @@ func (ty *typer) heldAll(list []*pg.Node, sc *scope) int32 {
 // timeCall says how a call that is a cast reads its argument: date(t).
 func (ty *typer) timeCall(f *pg.FuncCall) wordsIn {
 	how := castCall(f)
-	if how != wordsNone && ty.userFunction(strs(f.Funcname)) != nil {
+	if how != wordsNone && ty.userFunction(sqltree.Strings(f.Funcname)) != nil {
 		return wordsNone
 	}
 	return how
@@ -207,7 +208,7 @@ func (ty *typer) timeCall(f *pg.FuncCall) wordsIn {
 
 // castCall is timeCall by the name alone.
 func castCall(f *pg.FuncCall) wordsIn {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	if len(f.Args) != 1 || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || f.Over != nil || f.AggStar {
 		return wordsNone
 	}
@@ -227,7 +228,7 @@ func (b *binder) markCast(n *pg.Node, sc *scope) {
 	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
-		if word, _ := clockLiteral(v.TypeCast); word != "" {
+		if word, _ := sqltree.ClockLiteral(v.TypeCast); word != "" {
 			v.TypeCast.Location = heldNone // see clocked
 		} else if v.TypeCast.Location > 0 && b.castReads(v.TypeCast.TypeName) != wordsNone {
 			if h := b.held(v.TypeCast.Arg, sc); h != 0 {
@@ -263,7 +264,7 @@ func (a *analyzer) guards(n *pg.Node) bool {
 		return false
 	}
 	some := false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch m.(type) {
 		case *pg.TypeCast, *pg.FuncCall, *pg.JsonTable, *pg.JsonFuncExpr, *pg.RangeTableFunc:
 			some = true
@@ -273,9 +274,9 @@ func (a *analyzer) guards(n *pg.Node) bool {
 	if !some {
 		return false
 	}
-	c := clone(n)
+	c := sqltree.Clone(n)
 	a.guarded(c)
-	return !sameNode(n, c)
+	return !sqltree.SameNode(n, c)
 }
 
 type wordGuard struct{ *typer }
@@ -292,7 +293,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 			cast.Location = heldNone
 		}
 	}
-	below(m, g.message)
+	sqltree.Below(m, g.message)
 	switch v := m.Interface().(type) {
 	case *pg.ResTarget:
 		if name != "" && figureName(v.Val) != name {
@@ -318,7 +319,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 			}
 			v.Location = heldNone
 		}
-		switch name := callName(v); name {
+		switch name := sqltree.CallName(v); name {
 		case "json_populate_record", "json_populate_recordset", "jsonb_populate_record", "jsonb_populate_recordset":
 			if len(v.Args) > 1 {
 				if fields, known := g.rowReads(v.Args[0]); !known || len(fields) > 0 {
@@ -337,7 +338,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 			if len(items) > 1 {
 				types = append(slices.Clone(types), items[1].GetList().GetItems()...)
 			}
-			switch name := callName(call); name {
+			switch name := sqltree.CallName(call); name {
 			case "json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset":
 				var fields []string
 				for _, n := range types {
@@ -368,7 +369,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 // anyReads reports whether one of the columns that a table made of a document declares may be a time.
 func (g *wordGuard) anyReads(m interface{ ProtoReflect() protoreflect.Message }) bool {
 	found := false
-	descend(m.ProtoReflect(), func(m protoreflect.Message) bool {
+	sqltree.Descend(m.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch c := m.Interface().(type) {
 		case *pg.JsonTableColumn:
 			found = found || c.TypeName != nil && g.castReads(c.TypeName) != wordsNone
@@ -383,7 +384,7 @@ func (g *wordGuard) anyReads(m interface{ ProtoReflect() protoreflect.Message })
 // rowReads are the columns of a row that may be times. They are known for NULL::table.
 func (g *wordGuard) rowReads(base *pg.Node) (columns []string, known bool) {
 	c := base.GetTypeCast()
-	names := strs(c.GetTypeName().GetNames())
+	names := sqltree.Strings(c.GetTypeName().GetNames())
 	if c == nil || len(names) == 0 || len(names) > 2 || len(c.TypeName.ArrayBounds) > 0 {
 		return nil, false
 	}
@@ -425,22 +426,22 @@ func (g *wordGuard) document(n *pg.Node, function string, fields []string) *pg.N
 		typ = "jsonb"
 	}
 	if n.GetParamRef() != nil || n.GetAConst() != nil {
-		n = castNode(n, typ, nil)
+		n = sqltree.CastNode(n, typ, nil)
 	}
 	if len(fields) == 0 || strings.HasSuffix(function, "set") || g.onlyOnce(n) {
 		return g.operand(n, wordsJSON, false)
 	}
 	values := []*pg.Node{textConst(`"`)}
 	for _, f := range fields {
-		values = append(values, callNode(typ+"_extract_path_text", clone(n), textConst(f)))
+		values = append(values, sqltree.CallNode(typ+"_extract_path_text", sqltree.Clone(n), textConst(f)))
 	}
-	return g.raising(callNode("concat_ws", values...), wordsJSON, n)
+	return g.raising(sqltree.CallNode("concat_ws", values...), wordsJSON, n)
 }
 
 // onlyOnce reports whether a value is to be computed once.
 func (g *wordGuard) onlyOnce(n *pg.Node) bool {
 	query := false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		_, is := m.(*pg.SelectStmt)
 		query = query || is
 		return !query
@@ -474,15 +475,15 @@ func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 	if n.GetAConst() != nil && !document && !holdsWord(n.GetAConst().GetSval().GetSval()) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
 		return n
 	}
-	plain := func() *pg.Node { return collateC(castNode(clone(n), "text", nil)) }
+	plain := func() *pg.Node { return collateC(sqltree.CastNode(sqltree.Clone(n), "text", nil)) }
 	rows, windows, queries := false, false, false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.SelectStmt:
 			queries = true
 			return false
 		case *pg.FuncCall:
-			rows, windows = rows || rowTexts[callName(v)], windows || v.Over != nil
+			rows, windows = rows || rowTexts[sqltree.CallName(v)], windows || v.Over != nil
 		}
 		return true
 	})
@@ -494,32 +495,32 @@ func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 		return marked(plain(), reads) // a function that gives rows may not stand in CASE
 	case queries || g.isVolatile(n): // it is to be run once
 		const name = "cleave_word"
-		v := columnNode(name, "v")
-		inner := emptySelect()
-		inner.TargetList, inner.LimitOffset, inner.LimitOption = []*pg.Node{targetNode(n, "v")}, intNode(0), pg.LimitOption_LIMIT_OPTION_COUNT
-		s := selectOf([]*pg.Node{g.operand(v, reads, text)}, []*pg.Node{{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: selectNode(inner), Alias: &pg.Alias{Aliasname: name}}}}}, nil)
+		v := sqltree.ColumnNode(name, "v")
+		inner := sqltree.EmptySelect()
+		inner.TargetList, inner.LimitOffset, inner.LimitOption = []*pg.Node{sqltree.TargetNode(n, "v")}, sqltree.IntNode(0), pg.LimitOption_LIMIT_OPTION_COUNT
+		s := sqltree.SelectOf([]*pg.Node{g.operand(v, reads, text)}, []*pg.Node{{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: sqltree.SelectNode(inner), Alias: &pg.Alias{Aliasname: name}}}}}, nil)
 		return &pg.Node{Node: &pg.Node_SubLink{SubLink: &pg.SubLink{SubLinkType: pg.SubLinkType_EXPR_SUBLINK, Subselect: s}}}
 	case text && builtin:
 		// Two letters, one of which is in each of the words and none of which is in most times, before the words: half the time.
-		return caseNode(callNode("textregexeq", plain(), textConst("[wWyY]")), marked(plain(), reads), n)
+		return caseNode(sqltree.CallNode("textregexeq", plain(), textConst("[wWyY]")), marked(plain(), reads), n)
 	}
-	looked := castNode(clone(n), "text", nil)
+	looked := sqltree.CastNode(sqltree.Clone(n), "text", nil)
 	if reads == wordsOwn {
-		looked = callNode("translate", looked, textConst(`"\`), textConst(""))
+		looked = sqltree.CallNode("translate", looked, textConst(`"\`), textConst(""))
 	}
 	return g.raising(looked, reads, n)
 }
 
 // raising is a value that fails if a text of it has a word.
 func (g *wordGuard) raising(text *pg.Node, reads wordsIn, n *pg.Node) *pg.Node {
-	raised := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: castNode(callNode("concat", textConst(WordMark), clone(text)), "date", nil), Nulltesttype: pg.NullTestType_IS_NULL}}}
+	raised := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: sqltree.CastNode(sqltree.CallNode("concat", textConst(WordMark), sqltree.Clone(text)), "date", nil), Nulltesttype: pg.NullTestType_IS_NULL}}}
 	null := &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}}
-	return caseNode(caseNode(callNode("texticregexeq", collateC(clone(text)), textConst(wordPatterns[reads])), raised, nil), null, n)
+	return caseNode(caseNode(sqltree.CallNode("texticregexeq", collateC(sqltree.Clone(text)), textConst(wordPatterns[reads])), raised, nil), null, n)
 }
 
 // marked is a text with WordMark before its words, which no type of times takes.
 func marked(n *pg.Node, reads wordsIn) *pg.Node {
-	return callNode("regexp_replace", n, textConst(wordPatterns[reads]), textConst(WordMark+`\&`), textConst("i"))
+	return sqltree.CallNode("regexp_replace", n, textConst(wordPatterns[reads]), textConst(WordMark+`\&`), textConst("i"))
 }
 
 // caseNode is CASE WHEN cond THEN then ELSE other END.
@@ -529,7 +530,7 @@ func caseNode(cond, then, other *pg.Node) *pg.Node {
 }
 
 func collateC(n *pg.Node) *pg.Node {
-	return &pg.Node{Node: &pg.Node_CollateClause{CollateClause: &pg.CollateClause{Arg: n, Collname: []*pg.Node{strNode("pg_catalog"), strNode("C")}}}}
+	return &pg.Node{Node: &pg.Node_CollateClause{CollateClause: &pg.CollateClause{Arg: n, Collname: []*pg.Node{sqltree.StringNode("pg_catalog"), sqltree.StringNode("C")}}}}
 }
 
 // wordPatterns are regular expressions, for letters of either case, that match what a type may read as a word. A time

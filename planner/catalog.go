@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -233,7 +234,7 @@ func (ss *sessionStatement) dumpSetting(s *pg.SelectStmt) bool {
 	if f == nil || w == nil || len(f.Args) != 3 || w.Rexpr.GetAConst().GetSval().GetSval() != setting || s.FromClause[0].GetRangeVar().GetRelname() != "pg_settings" {
 		return false
 	}
-	names, value := strs(f.Funcname), f.Args[1].GetAConst().GetSval()
+	names, value := sqltree.Strings(f.Funcname), f.Args[1].GetAConst().GetSval()
 	if names[len(names)-1] != "set_config" || f.Args[0].GetColumnRef() == nil || value == nil {
 		return false
 	}
@@ -243,6 +244,6 @@ func (ss *sessionStatement) dumpSetting(s *pg.SelectStmt) bool {
 }
 
 func isDefaultCall(f *pg.FuncCall) bool {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	return names[len(names)-1] == "pg_get_expr" && (len(names) == 1 || names[0] == "pg_catalog")
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // A subquery that stands for a table of the catalogue has no system columns (xmin, tableoid, ...). Those that a
@@ -32,10 +33,10 @@ func systemOf(n *pg.Node, r catalogRef) (system []string) {
 	if schema, name, _ := strings.Cut(r.name, "."); schema != "pg_catalog" || !subqueried[name] {
 		return nil
 	}
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.ColumnRef); ok {
-			names := fieldNames(c)
-			if k := len(names) - 1; k >= 0 && systemColumns[names[k]] && (k == 0 || names[k-1] == refName(r.rel)) && !slices.Contains(system, names[k]) {
+			names := sqltree.FieldNames(c)
+			if k := len(names) - 1; k >= 0 && sqltree.SystemColumns[names[k]] && (k == 0 || names[k-1] == refName(r.rel)) && !slices.Contains(system, names[k]) {
 				system = append(system, names[k])
 			}
 		}
@@ -74,7 +75,7 @@ func ofRelation(columns []string, relation, prefix string) string {
 // the system columns would be among them.
 func showsWhole(n *pg.Node, v *pg.RangeVar) bool {
 	found := false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch x := m.(type) {
 		case *pg.SelectStmt:
 			for _, t := range x.TargetList {
@@ -83,7 +84,7 @@ func showsWhole(n *pg.Node, v *pg.RangeVar) bool {
 				}
 			}
 		case *pg.ColumnRef:
-			names := strs(x.Fields)
+			names := sqltree.Strings(x.Fields)
 			star := len(names) < len(x.Fields)
 			found = found || len(names) > 0 && names[len(names)-1] == refName(v) && (star || len(names) == 1)
 		}

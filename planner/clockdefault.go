@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -30,7 +31,7 @@ func usesClockText(text string) *pg.Node {
 		return nil
 	}
 	e := s.TargetList[0].GetResTarget().GetVal()
-	if e == nil || !usesClock(e) {
+	if e == nil || !sqltree.UsesClock(e) {
 		return nil
 	}
 	return e
@@ -64,7 +65,7 @@ func clockDefault(c *shardmap.Column) *pg.Node {
 
 // clockDefaultText is the default with the shared time in it.
 func (wp *writePlans) clockDefaultText(c *shardmap.Column) string {
-	return strings.TrimPrefix(wp.written(selectOf([]*pg.Node{wp.clocked(clockDefault(c))}, nil, nil)), "SELECT ")
+	return strings.TrimPrefix(wp.written(sqltree.SelectOf([]*pg.Node{wp.clocked(clockDefault(c))}, nil, nil)), "SELECT ")
 }
 
 // clockRows adds the columns to the text of an INSERT with VALUES, of which the
@@ -154,7 +155,7 @@ func clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols [
 		return true
 	}
 	const name = "cleave_rows"
-	star := &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{strNode(name), {Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}
+	star := &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{sqltree.StringNode(name), {Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}
 	outputs := []*pg.Node{star}
 	s.Cols = nil
 	for _, c := range cols[:width] {
@@ -164,8 +165,8 @@ func clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols [
 		outputs = append(outputs, clockDefault(c))
 		s.Cols = append(s.Cols, resTarget(c.Name))
 	}
-	from := &pg.Node{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: selectNode(sel), Alias: &pg.Alias{Aliasname: name}}}}
-	s.SelectStmt = selectOf(outputs, []*pg.Node{from}, nil)
+	from := &pg.Node{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: sqltree.SelectNode(sel), Alias: &pg.Alias{Aliasname: name}}}}
+	s.SelectStmt = sqltree.SelectOf(outputs, []*pg.Node{from}, nil)
 	return true
 }
 

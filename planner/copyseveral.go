@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -71,7 +72,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 	if t == nil {
 		return nil, nil
 	}
-	p := &CopyPlan{Table: t, Columns: strs(c.Attlist)}
+	p := &CopyPlan{Table: t, Columns: sqltree.Strings(c.Attlist)}
 	copyFormat(&p.CopyFormat, c.Options)
 	where := Target{Where: KeyShards, Keyspace: t.Keyspace}
 	switch t.Kind {
@@ -82,7 +83,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 	}
 	if !c.IsFrom {
 		p.Text = wp.written(n)
-		first := clone(n)
+		first := sqltree.Clone(n)
 		next := first.GetCopyStmt()
 		next.Options = slices.DeleteFunc(next.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "header" })
 		p.Next = wp.written(first)
@@ -95,7 +96,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 	if c.WhereClause != nil {
 		before := wp.second.clock
 		wp.second.clock = false
-		wp.clocked(clone(n))
+		wp.clocked(sqltree.Clone(n))
 		if wp.second.clock {
 			fail(sqlstate.Refusal("CLV-0410", "the transaction's time in WHERE of a COPY to several shards is not supported").
 				WithHint("write the time as a constant"))
@@ -106,13 +107,13 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 				WithHint("copy all rows, and delete some afterwards"))
 		}
 	}
-	from := clone(n).GetCopyStmt()
+	from := sqltree.Clone(n).GetCopyStmt()
 	if len(p.Columns) > 0 {
 		var made []*pg.Node
 		for _, g := range generated(t) {
 			if !slices.Contains(p.Columns, g.Name) {
 				p.Made, p.MadeFor = append(p.Made, wp.makes(t, g)), append(p.MadeFor, g)
-				made = append(made, stringNode(g.Name))
+				made = append(made, sqltree.StringNode(g.Name))
 			}
 		}
 		for _, col := range leftOut(t, p.Columns) {
@@ -121,9 +122,9 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 				fail(sqlstate.Refusal("CLV-0614", "the default of column %s depends on the transaction's time and is another for each row", sqltext.QuoteIdent(col.Name)).
 					WithHint("give the column in the COPY"))
 			}
-			text := wp.written(selectOf([]*pg.Node{wp.clocked(expr)}, nil, nil))
+			text := wp.written(sqltree.SelectOf([]*pg.Node{wp.clocked(expr)}, nil, nil))
 			p.Timed, p.MadeFor = append(p.Timed, "("+strings.TrimPrefix(text, "SELECT ")+")::"+col.Type), append(p.MadeFor, col)
-			made = append(made, stringNode(col.Name))
+			made = append(made, sqltree.StringNode(col.Name))
 		}
 		if p.HasDefault && len(clockColumns(t)) > 0 {
 			fail(sqlstate.Refusal("CLV-0412", "the option DEFAULT of COPY is not supported over several shards for a table with a default that depends on the transaction's time").
@@ -177,10 +178,10 @@ func (wp *writePlans) planCopyQuery(c *pg.CopyStmt) {
 		fail(err)
 	}
 	p.Source = st
-	check := clone(&pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}})
+	check := sqltree.Clone(&pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}})
 	cc := check.GetCopyStmt()
 	cc.Query = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE,
-		TargetList: []*pg.Node{targetNode(stringConst(""), "")}, LimitCount: intConst(0)}}}
+		TargetList: []*pg.Node{sqltree.TargetNode(stringConst(""), "")}, LimitCount: intConst(0)}}}
 	cc.Query.GetSelectStmt().LimitOption = pg.LimitOption_LIMIT_OPTION_COUNT
 	cc.Options = slices.DeleteFunc(cc.Options, func(o *pg.Node) bool {
 		l := o.GetDefElem()
@@ -254,7 +255,7 @@ func copyFormat(f *CopyFormat, options []*pg.Node) {
 		if n.GetAStar() != nil {
 			return []string{"*"}
 		}
-		return strs(n.GetList().GetItems())
+		return sqltree.Strings(n.GetList().GetItems())
 	}
 	f.ForceNull, f.ForceNotNull, f.ForceQuote = list("force_null"), list("force_not_null"), list("force_quote")
 	if e, ok := get["encoding"]; ok {

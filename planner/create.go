@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -29,7 +30,7 @@ func tableOptions(list []*pg.Node) options {
 			continue
 		}
 		o.at = append(o.at, d.Location)
-		value := defText(d.Arg)
+		value := sqltree.DefText(d.Arg)
 		switch d.Defname {
 		case "shard_key":
 			for part := range strings.SplitSeq(value, ",") {
@@ -55,7 +56,7 @@ func tableOptions(list []*pg.Node) options {
 		case "keyspace":
 			o.keyspace = value
 		case "reference":
-			o.reference = d.Arg == nil || optionOn(d)
+			o.reference = d.Arg == nil || sqltree.OptionOn(d)
 		default:
 			fail(badOption("unrecognized option cleave." + d.Defname))
 		}
@@ -217,7 +218,7 @@ func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 				fail(sqlstate.Refusal("CLV-0923", "an array cannot be a shard key").WithHint("use a column of a plain type"))
 			}
 			if col.CollClause != nil && isText(t) {
-				switch names := strs(col.CollClause.Collname); strings.Join(names, ".") {
+				switch names := sqltree.Strings(col.CollClause.Collname); strings.Join(names, ".") {
 				case "C", "POSIX", "default", "pg_catalog.C", "pg_catalog.POSIX", "pg_catalog.default", "ucs_basic":
 				default:
 					// The shard's description says whether it is deterministic.
@@ -262,7 +263,7 @@ func typeNames(types []keyspace.Type) string {
 
 // typeText spells a type name for keyspace.ParseType.
 func typeText(t *pg.TypeName) string {
-	names := strs(t.GetNames())
+	names := sqltree.Strings(t.GetNames())
 	if len(names) == 0 {
 		return ""
 	}
@@ -270,7 +271,7 @@ func typeText(t *pg.TypeName) string {
 	if len(t.Typmods) > 0 {
 		mods := make([]string, len(t.Typmods))
 		for i, m := range t.Typmods {
-			mods[i] = defText(m)
+			mods[i] = sqltree.DefText(m)
 		}
 		s += "(" + strings.Join(mods, ",") + ")"
 	}
@@ -342,7 +343,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		}
 		ch.sequence = before
 		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && spread {
-			inspect(x.RawExpr, func(m proto.Message) bool {
+			sqltree.Inspect(x.RawExpr, func(m proto.Message) bool {
 				if f, ok := m.(*pg.FuncCall); ok {
 					if own := ch.timedFunction(f); own != nil {
 						fail(sqlstate.Refusal("CLV-0615", "the default calls %s(), which uses the time at which the transaction began, of which each shard has its own", own.QualifiedName()).
@@ -372,7 +373,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		}
 	case pg.ConstrType_CONSTR_IDENTITY: // see generate
 	case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
-		cols := strs(x.Keys)
+		cols := sqltree.Strings(x.Keys)
 		if column != "" {
 			cols = []string{column}
 		}
@@ -385,7 +386,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		for _, n := range x.Exclusions {
 			items := n.GetList().GetItems()
 			if len(items) == 2 {
-				if ops := strs(items[1].GetList().GetItems()); len(ops) > 0 && ops[len(ops)-1] == "=" {
+				if ops := sqltree.Strings(items[1].GetList().GetItems()); len(ops) > 0 && ops[len(ops)-1] == "=" {
 					cols = append(cols, indexed(items[0].GetIndexElem()))
 				}
 				ch.expressions([]*pg.Node{items[0].GetIndexElem().GetExpr()})
@@ -394,7 +395,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		ch.expressions([]*pg.Node{x.WhereClause})
 		d.unique(cols, "EXCLUDE")
 	case pg.ConstrType_CONSTR_FOREIGN:
-		cols := strs(x.FkAttrs)
+		cols := sqltree.Strings(x.FkAttrs)
 		if column != "" {
 			cols = []string{column}
 		}
@@ -460,7 +461,7 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 		}
 		key = r.table.ShardKey
 	}
-	ref := strs(x.PkAttrs)
+	ref := sqltree.Strings(x.PkAttrs)
 	if len(ref) == 0 {
 		fail(sqlstate.Refusal("CLV-0930", "a foreign key between sharded tables has to name the columns that it references").
 			WithHint("write REFERENCES %s (column, ...)", other))
@@ -475,7 +476,7 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 				WithHint("include %s in the foreign key, referencing the shard key of %s", sqltext.QuoteIdent(d.key[i]), other))
 		}
 	}
-	for _, c := range strs(x.FkDelSetCols) {
+	for _, c := range sqltree.Strings(x.FkDelSetCols) {
 		if d.isKey(c) {
 			fail(sqlstate.Refusal("CLV-0932", "ON DELETE SET NULL or SET DEFAULT would change the shard key").
 				WithHint("use ON DELETE CASCADE or leave the shard key column out of the list"))
@@ -600,7 +601,7 @@ func (a *analyzer) createAs(into *pg.IntoClause, kind shardmap.TableKind) {
 // compared, by its bytes; "" if there may be none. A collation of its own may find keys
 // equal that are on different shards.
 func indexed(e *pg.IndexElem) string {
-	if c := strs(e.GetCollation()); len(c) > 0 && c[len(c)-1] != "C" && c[len(c)-1] != "POSIX" && c[len(c)-1] != "default" {
+	if c := sqltree.Strings(e.GetCollation()); len(c) > 0 && c[len(c)-1] != "C" && c[len(c)-1] != "POSIX" && c[len(c)-1] != "default" {
 		return ""
 	}
 	return e.GetName()

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -93,7 +94,7 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 		as.Query = a.written(c.Query)
 		as.Insert = "INSERT INTO " + sqltext.QuoteIdent(name.Schema) + "." + sqltext.QuoteIdent(name.Name) + " " + as.Query
 	}
-	probe := clone(c)
+	probe := sqltree.Clone(c)
 	probe.Into.SkipData, probe.Into.Options = true, nil
 	as.Probe = a.written(&pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: probe}})
 	a.st.Kind, a.st.Tag, a.st.DDL.Op, a.st.DDL.As, a.st.DDL.AllShards = DDLKind, "SELECT", "create table as", as, true

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -63,18 +64,18 @@ func explainOf(e *pg.ExplainStmt, prefix string) *Explain {
 		d := n.GetDefElem()
 		switch name := strings.ToLower(d.GetDefname()); name {
 		case "format":
-			switch f := strings.ToLower(defText(d.Arg)); f {
+			switch f := strings.ToLower(sqltree.DefText(d.Arg)); f {
 			case "json", "yaml", "xml":
 				x.Format = f
 			}
 			continue // another one is a shard's to refuse
 		case "analyze":
-			x.Analyze = optionOn(d)
+			x.Analyze = sqltree.OptionOn(d)
 		case "timing":
-			x.Timing = optionOn(d)
+			x.Timing = sqltree.OptionOn(d)
 		case "summary":
 			summary = "off"
-			if optionOn(d) {
+			if sqltree.OptionOn(d) {
 				summary = "on"
 			}
 		}
@@ -82,7 +83,7 @@ func explainOf(e *pg.ExplainStmt, prefix string) *Explain {
 		if n := d.GetArg().GetInteger(); n != nil {
 			options += " " + strconv.Itoa(int(n.Ival))
 		} else if d.GetArg() != nil {
-			options += " '" + strings.ReplaceAll(defText(d.Arg), "'", "''") + "'"
+			options += " '" + strings.ReplaceAll(sqltree.DefText(d.Arg), "'", "''") + "'"
 		}
 	}
 	x.Summary = summary == "on" || summary == "" && x.Analyze
@@ -145,7 +146,7 @@ func readsBackward(s *pg.SelectStmt) bool {
 		return false
 	}
 	calls := false
-	inspectAll(s.TargetList, func(m proto.Message) bool { // aggregates, functions that return sets
+	sqltree.InspectAll(s.TargetList, func(m proto.Message) bool { // aggregates, functions that return sets
 		_, call := m.(*pg.FuncCall)
 		calls = calls || call
 		return !calls

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // Clients connect to one database, and shards' databases have names of their own. Clients compare what they
@@ -101,7 +102,7 @@ func replacedNames(columns []string) string {
 // own, a natural join.
 func wholeShown(n *pg.Node, rel *pg.RangeVar) bool {
 	whole := len(rel.Alias.GetColnames()) > 0
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		j, ok := m.(*pg.JoinExpr)
 		whole = whole || ok && (j.IsNatural || j.Alias != nil)
 		return !whole
@@ -112,13 +113,13 @@ func wholeShown(n *pg.Node, rel *pg.RangeVar) bool {
 // namesColumn reports whether a statement may name a column.
 func namesColumn(n *pg.Node, column string) bool {
 	found := false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.ColumnRef:
-			names := strs(v.Fields)
+			names := sqltree.Strings(v.Fields)
 			found = found || len(names) > 0 && names[len(names)-1] == column
 		case *pg.JoinExpr:
-			found = found || slices.Contains(strs(v.UsingClause), column)
+			found = found || slices.Contains(sqltree.Strings(v.UsingClause), column)
 		}
 		return !found
 	})
@@ -137,7 +138,7 @@ func (cr *catalogRewrite) shardsDatabase(n *pg.Node) bool {
 		return true
 	}
 	own, catalog := false, false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.RangeVar:
 			plain := v.Schemaname == "" || v.Schemaname == "pg_catalog"
@@ -146,7 +147,7 @@ func (cr *catalogRewrite) shardsDatabase(n *pg.Node) bool {
 		case *pg.TypeCast:
 			own = own || namesObject(v.TypeName) && namesDatabase(v.Arg)
 		case *pg.FuncCall:
-			own = own || strings.HasPrefix(callName(v), "to_reg") && len(v.Args) > 0 && namesDatabase(v.Args[0])
+			own = own || strings.HasPrefix(sqltree.CallName(v), "to_reg") && len(v.Args) > 0 && namesDatabase(v.Args[0])
 		}
 		return !own
 	})
@@ -157,9 +158,9 @@ func (cr *catalogRewrite) shardsDatabase(n *pg.Node) bool {
 // namesDatabase reports whether an expression names the database.
 func namesDatabase(n *pg.Node) bool {
 	found := false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.ColumnRef); ok {
-			names := fieldNames(c)
+			names := sqltree.FieldNames(c)
 			found = found || len(names) > 0 && isDatabaseColumn(names[len(names)-1])
 		}
 		found = found || databaseCall(m) != ""
@@ -176,8 +177,8 @@ func databaseCall(m proto.Message) string {
 			return "current_catalog"
 		}
 	case *pg.FuncCall:
-		names := strs(v.Funcname)
-		if len(v.Args) == 0 && v.Over == nil && !v.AggStar && callName(v) == "current_database" && (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") {
+		names := sqltree.Strings(v.Funcname)
+		if len(v.Args) == 0 && v.Over == nil && !v.AggStar && sqltree.CallName(v) == "current_database" && (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") {
 			return "current_database"
 		}
 	}
@@ -186,7 +187,7 @@ func databaseCall(m proto.Message) string {
 
 // databaseArgument is the argument of a function that takes the name of a database, nil for another call.
 func databaseArgument(f *pg.FuncCall) *pg.Node {
-	switch name := callName(f); {
+	switch name := sqltree.CallName(f); {
 	case name == "pg_database_size" && len(f.Args) == 1, name == "has_database_privilege" && len(f.Args) == 2:
 		return f.Args[0]
 	case name == "has_database_privilege" && len(f.Args) == 3:
@@ -220,14 +221,14 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 	}
 	kept, shown, from := map[proto.Message]bool{}, map[proto.Message]bool{}, map[proto.Message]*pg.RangeFunction{}
 	var edits []sqltext.Edit
-	inspect(root, func(m proto.Message) bool {
+	sqltree.Inspect(root, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
 			arg := databaseArgument(v)
 			if arg == nil {
 				break
 			}
-			inspect(arg, func(m proto.Message) bool {
+			sqltree.Inspect(arg, func(m proto.Message) bool {
 				kept[m] = databaseCall(m) != ""
 				return true
 			})
@@ -237,7 +238,7 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 				}
 			}
 			if c := arg.GetColumnRef(); c != nil {
-				names := fieldNames(c)
+				names := sqltree.FieldNames(c)
 				i := cr.tokenAt(c.Location)
 				last := i + 2*(len(names)-1)
 				if ts := cr.tokens(); i >= 0 && len(names) > 0 && names[len(names)-1] == "datname" && last < len(ts) {
@@ -271,7 +272,7 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 		return true
 	})
 	lost := false
-	inspect(root, func(m proto.Message) bool {
+	sqltree.Inspect(root, func(m proto.Message) bool {
 		name := databaseCall(m)
 		if name == "" || kept[m] {
 			return true

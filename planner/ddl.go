@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -90,7 +91,7 @@ func (ch *schemaChange) ddl(n *pg.Node) {
 		ownSchema(c.Schemaname)
 		ch.everywhere("create schema", "CREATE SCHEMA")
 	case *pg.Node_CreateEnumStmt:
-		inSchema(strs(v.CreateEnumStmt.TypeName))
+		inSchema(sqltree.Strings(v.CreateEnumStmt.TypeName))
 		ch.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CompositeTypeStmt:
 		ownSchema(v.CompositeTypeStmt.Typevar.GetSchemaname())
@@ -98,21 +99,21 @@ func (ch *schemaChange) ddl(n *pg.Node) {
 	case *pg.Node_CreateRangeStmt:
 		ch.expressions(v.CreateRangeStmt.Params)
 		ch.rangeType(v.CreateRangeStmt)
-		inSchema(strs(v.CreateRangeStmt.TypeName))
+		inSchema(sqltree.Strings(v.CreateRangeStmt.TypeName))
 		ch.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
 		ch.expressions(v.CreateDomainStmt.Constraints)
-		inSchema(strs(v.CreateDomainStmt.Domainname))
+		inSchema(sqltree.Strings(v.CreateDomainStmt.Domainname))
 		ch.everywhere("create domain", "CREATE DOMAIN")
 	case *pg.Node_AlterDomainStmt:
-		inSchema(strs(v.AlterDomainStmt.TypeName))
+		inSchema(sqltree.Strings(v.AlterDomainStmt.TypeName))
 		ch.expressions([]*pg.Node{v.AlterDomainStmt.Def})
 		ch.everywhere("alter domain", "ALTER DOMAIN")
 		if v.AlterDomainStmt.Subtype == "T" {
 			ch.domainDefault()
 		}
 	case *pg.Node_AlterEnumStmt:
-		inSchema(strs(v.AlterEnumStmt.TypeName))
+		inSchema(sqltree.Strings(v.AlterEnumStmt.TypeName))
 		ch.everywhere("alter type", "ALTER TYPE")
 	case *pg.Node_CreateSeqStmt:
 		ch.createSequence(v.CreateSeqStmt)
@@ -227,7 +228,7 @@ func (ch *schemaChange) expressions(list []*pg.Node) {
 func checkSequenceOptions(list []*pg.Node) {
 	for _, n := range list {
 		d := n.GetDefElem()
-		if names := strs(d.GetArg().GetList().GetItems()); d.GetDefname() == "owned_by" && !(len(names) == 1 && names[0] == "none") {
+		if names := sqltree.Strings(d.GetArg().GetList().GetItems()); d.GetDefname() == "owned_by" && !(len(names) == 1 && names[0] == "none") {
 			fail(sqlstate.Refusal("CLV-0507", "OWNED BY ties a sequence to a table of one shard").WithHint("leave OWNED BY out"))
 		}
 	}
@@ -317,16 +318,16 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 	case pg.ObjectType_OBJECT_TABLE:
 		var list []*pg.RangeVar
 		for _, o := range d.Objects {
-			list = append(list, rangeVar(strs(o.GetList().GetItems())))
+			list = append(list, rangeVar(sqltree.Strings(o.GetList().GetItems())))
 		}
 		ch.mixed = true
 		_, names := ch.targets(list)
 		st.Kind, st.Tag = DDLKind, "DROP TABLE"
 		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, ch.spread()
-		ch.others(&pg.Node{Node: &pg.Node_DropStmt{DropStmt: d}}, &d.Objects, func(o *pg.Node) *pg.RangeVar { return rangeVar(strs(o.GetList().GetItems())) })
+		ch.others(&pg.Node{Node: &pg.Node_DropStmt{DropStmt: d}}, &d.Objects, func(o *pg.Node) *pg.RangeVar { return rangeVar(sqltree.Strings(o.GetList().GetItems())) })
 	case pg.ObjectType_OBJECT_INDEX:
 		for _, o := range d.Objects {
-			names := strs(o.GetList().GetItems())
+			names := sqltree.Strings(o.GetList().GetItems())
 			inSchema(names)
 			st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
 		}
@@ -340,7 +341,7 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 			return
 		}
 		for _, o := range d.Objects {
-			inSchema(strs(o.GetList().GetItems()))
+			inSchema(sqltree.Strings(o.GetList().GetItems()))
 		}
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
 			fail(sqlstate.Refusal("CLV-0950", "DROP SEQUENCE ... CASCADE changes the defaults of tables").
@@ -352,7 +353,7 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 		}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
 		for _, o := range d.Objects {
-			inSchema(strs(o.GetTypeName().GetNames()))
+			inSchema(sqltree.Strings(o.GetTypeName().GetNames()))
 		}
 		st.DDL.DropsParts = d.Behavior == pg.DropBehavior_DROP_CASCADE
 		st.DDL.Objects = st.DDL.DropsParts
@@ -527,7 +528,7 @@ func (ch *schemaChange) renamesOther(r *pg.RenameStmt) bool {
 	if rel := ch.relation(r.Relation); rel.table == nil && rel.view == nil && ch.clusterSequence(r.Relation) == nil {
 		return false
 	}
-	table := clone(r)
+	table := sqltree.Clone(r)
 	table.RenameType = pg.ObjectType_OBJECT_TABLE
 	ch.rename(table)
 	return true
@@ -573,7 +574,7 @@ func (ch *schemaChange) setSchema(s *pg.AlterObjectSchemaStmt) {
 func (ch *schemaChange) comment(c *pg.CommentStmt) {
 	ch.st.Kind, ch.st.Tag = DDLKind, "COMMENT"
 	ch.st.DDL.Op = "comment"
-	names := strs(c.Object.GetList().GetItems())
+	names := sqltree.Strings(c.Object.GetList().GetItems())
 	switch c.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
 		ch.targets([]*pg.RangeVar{rangeVar(names)})
@@ -592,7 +593,7 @@ func (ch *schemaChange) comment(c *pg.CommentStmt) {
 		ownSchema(c.Object.GetString_().GetSval())
 		ch.st.DDL.AllShards = true
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
-		inSchema(strs(c.Object.GetTypeName().GetNames()))
+		inSchema(sqltree.Strings(c.Object.GetTypeName().GetNames()))
 		ch.st.DDL.AllShards = true
 	case pg.ObjectType_OBJECT_LARGEOBJECT:
 		ch.onDefault("COMMENT") // it is no schema: a large object comes and goes as rows do
@@ -643,7 +644,7 @@ func (ch *schemaChange) refuseStatement(n *pg.Node) {
 // namesNothingInternal refuses a schema change that names the router's schema on a shard, in whatever place of whatever
 // statement of the grammar. Literals are no names. Calls are left to function, since dumps of a shard have some in defaults.
 func namesNothingInternal(n *pg.Node) {
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.A_Const:
 			return false

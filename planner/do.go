@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/plpgsql"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -22,9 +23,9 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 	for _, n := range d.Args {
 		switch o := n.GetDefElem(); o.GetDefname() {
 		case "as":
-			code = defText(o.Arg)
+			code = sqltree.DefText(o.Arg)
 		case "language":
-			language = defText(o.Arg)
+			language = sqltree.DefText(o.Arg)
 		}
 	}
 	if language == "plpgsql" && ch.doDefault(code) {
@@ -101,7 +102,7 @@ func changesRows(code string) bool {
 
 // callProcedure lets a procedure that is known to read no table run on the default shard.
 func (ch *schemaChange) callProcedure(c *pg.CallStmt) bool {
-	f := ch.userFunction(strs(c.Funccall.GetFuncname()))
+	f := ch.userFunction(sqltree.Strings(c.Funccall.GetFuncname()))
 	if f == nil || f.Kind != "p" {
 		return false
 	}

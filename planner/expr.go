@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -193,7 +194,7 @@ func (a *binder) reflect(m protoreflect.Message, w *walker) {
 func (pa *parameters) comparedParams(e *pg.A_Expr, sc *scope) {
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
-		switch operator(e) {
+		switch sqltree.Operator(e) {
 		case "=", "<>", "!=", "<", ">", "<=", ">=":
 		default:
 			return
@@ -245,7 +246,7 @@ func (pa *parameters) comparedParams(e *pg.A_Expr, sc *scope) {
 // catalogType notes a cast to a type that is looked up in a database's catalogue:
 // object ids differ between shards, so the default shard answers if it can.
 func (fx *effects) catalogType(n *pg.TypeName) {
-	names := strs(n.GetNames())
+	names := sqltree.Strings(n.GetNames())
 	if len(names) > 0 && (strings.HasPrefix(names[len(names)-1], "reg") || names[len(names)-1] == "oid") {
 		fx.preferDefault, fx.objects = true, true
 	}
@@ -317,7 +318,7 @@ func (ns *namespace) userCode(what string) {
 
 // function checks that a call can be let through.
 func (fx *effects) function(f *pg.FuncCall) {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	name := names[len(names)-1]
 	if fillOwn[name] || fillNative[name] {
 		fx.unfilled(f)

@@ -4,25 +4,12 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // PostgreSQL reads x.f and (x).f as f(x) where x has no column f. So a name behind a point is looked at like a call,
 // unless it is known to be a column.
-
-// fieldOf returns the name behind the last point of a reference, and whether a name alone stands before it; "" if there
-// is none. Of (x).a.b each name may be a function's: the names of the others come first.
-func fieldOf(m proto.Message) (names []string, alone bool) {
-	switch v := m.(type) {
-	case *pg.ColumnRef:
-		if n := len(v.Fields); n > 1 && v.Fields[n-1].GetString_() != nil {
-			return []string{v.Fields[n-1].GetString_().Sval}, true
-		}
-	case *pg.A_Indirection:
-		return strs(v.Indirection), false
-	}
-	return nil, false
-}
 
 // field notes the names behind a point in a body. It reports whether they may stand there.
 func (b *body) field(names []string, alone bool) bool {
@@ -47,9 +34,9 @@ func builtinField(name string) bool {
 
 // field refuses a name behind a point that may be a call which is not let through.
 func (ns *namespace) field(m proto.Message, sc *scope) {
-	names, alone := fieldOf(m)
+	names, alone := sqltree.FieldOf(m)
 	for _, name := range names {
-		if !ns.calledByPoint(name) || alone && sc.resolve(fieldNames(m.(*pg.ColumnRef))).name != "" {
+		if !ns.calledByPoint(name) || alone && sc.resolve(sqltree.FieldNames(m.(*pg.ColumnRef))).name != "" {
 			continue
 		}
 		fail(sqlstate.Refusal("CLV-0238", ".%s may be a call of the function %s(), which is not let through in this form", name, name).
@@ -60,17 +47,4 @@ func (ns *namespace) field(m proto.Message, sc *scope) {
 // calledByPoint reports whether a function of a name goes beyond its arguments, or is not known to do so.
 func (ns *namespace) calledByPoint(name string) bool {
 	return builtinField(name) && reachesFurther(name) || ns.snap.Unpromised(name)
-}
-
-// hasRows reports whether a statement has something in FROM, whose whole rows a name can stand for.
-func hasRows(n *pg.Node) bool {
-	found := false
-	inspect(n, func(m proto.Message) bool {
-		switch m.(type) {
-		case *pg.RangeVar, *pg.RangeSubselect, *pg.RangeFunction, *pg.RangeTableFunc, *pg.RangeTableSample, *pg.JsonTable:
-			found = true
-		}
-		return !found
-	})
-	return found
 }

@@ -5,6 +5,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // figureName is the name that PostgreSQL gives to an output without one.
@@ -20,7 +22,7 @@ func figureName(n *pg.Node) string {
 func figure(n *pg.Node) (string, int) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
-		if names := fieldNames(v.ColumnRef); len(names) > 0 {
+		if names := sqltree.FieldNames(v.ColumnRef); len(names) > 0 {
 			return names[len(names)-1], 2
 		}
 	case *pg.Node_AIndirection:
@@ -32,7 +34,7 @@ func figure(n *pg.Node) (string, int) {
 		}
 		return figure(v.AIndirection.Arg)
 	case *pg.Node_FuncCall:
-		if names := strs(v.FuncCall.Funcname); len(names) > 0 {
+		if names := sqltree.Strings(v.FuncCall.Funcname); len(names) > 0 {
 			return names[len(names)-1], 2
 		}
 	case *pg.Node_AExpr:
@@ -43,7 +45,7 @@ func figure(n *pg.Node) (string, int) {
 		if name, good := figure(v.TypeCast.Arg); good > 1 {
 			return name, good
 		}
-		if names := strs(v.TypeCast.TypeName.GetNames()); len(names) > 0 {
+		if names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); len(names) > 0 {
 			return names[len(names)-1], 1
 		}
 	case *pg.Node_CollateClause:
@@ -118,7 +120,7 @@ func figure(n *pg.Node) (string, int) {
 // of the first column of a star.
 func unnamed(n *pg.Node) bool {
 	found := false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if l, ok := m.(*pg.SubLink); ok && l.SubLinkType == pg.SubLinkType_EXPR_SUBLINK {
 			found = found || outputNames(l.Subselect.GetSelectStmt(), nil) == nil
 		}
@@ -150,7 +152,7 @@ func outputNames(s *pg.SelectStmt, sc *gatherScope) []string {
 	}
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
-		if isStar(n) {
+		if sqltree.IsStar(n) {
 			return nil
 		}
 		switch {
@@ -174,7 +176,7 @@ func anonymous(n *pg.Node) bool {
 			found = found || makesRow(n)
 		}
 	}
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.ResTarget:
 			found = found || makesRow(v.Val)
@@ -226,9 +228,9 @@ func makesRow(n *pg.Node) bool {
 	case *pg.Node_AIndirection:
 		return makesRow(v.AIndirection.Arg)
 	case *pg.Node_AExpr:
-		return operator(v.AExpr) == "||" && (makesRow(v.AExpr.Lexpr) || makesRow(v.AExpr.Rexpr))
+		return sqltree.Operator(v.AExpr) == "||" && (makesRow(v.AExpr.Lexpr) || makesRow(v.AExpr.Rexpr))
 	case *pg.Node_FuncCall:
-		switch callName(v.FuncCall) {
+		switch sqltree.CallName(v.FuncCall) {
 		case "count", "to_json", "to_jsonb", "row_to_json", "json_agg", "jsonb_agg", "json_build_object", "jsonb_build_object", "json_build_array", "jsonb_build_array", "num_nulls", "num_nonnulls", "pg_typeof":
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -196,15 +197,11 @@ func (mv *madeValues) value(v FillValue) (node *pg.Node, text string) {
 	n := len(f.values) - 1
 	node = &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{
 		Arg: &pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(f.base + 1 + n), Location: -1}}},
-		TypeName: &pg.TypeName{Names: []*pg.Node{stringNode("pg_catalog"), stringNode(map[string]string{"uuid": "uuid", "bigint": "int8", "integer": "int4", "text": "text", "json": "json"}[v.Type()])},
+		TypeName: &pg.TypeName{Names: []*pg.Node{sqltree.StringNode("pg_catalog"), sqltree.StringNode(map[string]string{"uuid": "uuid", "bigint": "int8", "integer": "int4", "text": "text", "json": "json"}[v.Type()])},
 			Typemod: -1, Location: -1},
 		Location: -1,
 	}}}
 	return node, mark(n) + "::" + v.Type()
-}
-
-func stringNode(s string) *pg.Node {
-	return &pg.Node{Node: &pg.Node_String_{String_: &pg.String{Sval: s}}}
 }
 
 func (mv *madeValues) replace(from, to int, text string) {
@@ -268,7 +265,7 @@ func (f *filling) marked(text string, number func(n int) int) (pieces []string, 
 
 // fillCall reads a call that the router evaluates. ok is false for every other call.
 func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	name := names[len(names)-1]
 	own := len(names) == 2 && (names[0] == VirtualSchema || names[0] == InternalSchema) && fillOwn[name]
 	native := (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && fillNative[name]
@@ -322,7 +319,7 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 		return v, true
 	}
 	sign := int64(1)
-	if e := arg.GetAExpr(); e != nil && e.Lexpr == nil && operator(e) == "-" {
+	if e := arg.GetAExpr(); e != nil && e.Lexpr == nil && sqltree.Operator(e) == "-" {
 		sign, arg = -1, e.Rexpr
 	}
 	n, sure := int64(0), false
@@ -383,7 +380,7 @@ func (ns *namespace) serialSequence(f *pg.FuncCall) *shardmap.Sequence {
 	if f == nil || len(f.Args) != 2 {
 		return nil
 	}
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	table, column := f.Args[0].GetAConst().GetSval(), f.Args[1].GetAConst().GetSval()
 	if names[len(names)-1] != "pg_get_serial_sequence" || table == nil || column == nil {
 		return nil
@@ -411,7 +408,7 @@ func (ns *namespace) ownSerial(f *pg.FuncCall) bool {
 	if f == nil || len(f.Args) != 2 || ns.lonely() {
 		return false
 	}
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	return names[len(names)-1] == "pg_get_serial_sequence" && f.Args[0].GetAConst().GetSval() != nil && f.Args[1].GetAConst().GetSval() != nil
 }
 
@@ -596,7 +593,7 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 	if !ok || v.Source == "lastval" && len(fx.typer.snap.State().Sequences) == 0 && !fx.typer.lonely() {
 		return // the default shard knows
 	}
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	name := strings.Join(names, ".") + "()"
 	if v.Source == shardmap.UUIDv7 {
 		if len(names) == 2 && names[0] != "pg_catalog" {
@@ -652,7 +649,7 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 		return false
 	}
 	f := items[0].GetFuncCall()
-	if names := strs(f.GetFuncname()); f == nil || len(f.Args) != 2 || names[len(names)-1] != "generate_series" {
+	if names := sqltree.Strings(f.GetFuncname()); f == nil || len(f.Args) != 2 || names[len(names)-1] != "generate_series" {
 		return false
 	}
 	low, high := f.Args[0].GetAConst().GetIval(), f.Args[1].GetAConst().GetIval()

@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -136,7 +137,7 @@ func outputs(sel *pg.SelectStmt) int {
 	switch {
 	case len(sel.ValuesLists) > 0:
 		return len(sel.ValuesLists[0].GetList().GetItems())
-	case anyStar(sel.TargetList):
+	case sqltree.AnyStar(sel.TargetList):
 		return -1
 	}
 	return len(sel.TargetList)
@@ -153,13 +154,13 @@ func (x *inserting) selectedCalls() {
 		return slices.ContainsFunc(list, func(n *pg.Node) bool { return n.GetAConst() != nil || n.GetSortBy().GetNode().GetAConst() != nil })
 	}
 	if x.t == nil || x.t.Kind == shardmap.Whole || x.s.Override != pg.OverridingKind_OVERRIDING_NOT_SET || sel.Op != pg.SetOperation_SETOP_NONE || sel.ValuesLists != nil ||
-		len(sel.DistinctClause) > 0 || len(sel.TargetList) > len(x.cols) || numbered(sel.SortClause) || numbered(sel.GroupClause) || !x.named && anyStar(sel.TargetList) {
+		len(sel.DistinctClause) > 0 || len(sel.TargetList) > len(x.cols) || numbered(sel.SortClause) || numbered(sel.GroupClause) || !x.named && sqltree.AnyStar(sel.TargetList) {
 		return // a call that is left is refused where it is read
 	}
 	var cols, targets []*pg.Node
 	for i, n := range sel.TargetList {
 		r := n.GetResTarget()
-		if anyStar(sel.TargetList[:i+1]) {
+		if sqltree.AnyStar(sel.TargetList[:i+1]) {
 			if len(cols)+len(x.selected) == i { // from here on the names stand for what the star gives
 				for _, name := range x.cols[i:] {
 					cols = append(cols, resTarget(name))
@@ -417,7 +418,7 @@ func (x *inserting) item(items []*pg.Node, i int, span func(int) (int, int)) {
 	// A shard key column takes a random UUID from the router, which has to know it.
 	if c != nil && slices.Contains(x.t.ShardKey, c.Name) {
 		if f := items[i].GetFuncCall(); f != nil && len(f.Args) == 0 {
-			if names := strs(f.Funcname); names[len(names)-1] == shardmap.UUIDv4 && (len(names) == 1 || names[0] == "pg_catalog") {
+			if names := sqltree.Strings(f.Funcname); names[len(names)-1] == shardmap.UUIDv4 && (len(names) == 1 || names[0] == "pg_catalog") {
 				node, text := x.value(FillValue{Source: shardmap.UUIDv4})
 				from, to := x.callSpan(f)
 				x.replace(from, to, text)
@@ -535,6 +536,6 @@ func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
 
 // copyMakes reports whether the router makes values for the rows of a COPY.
 func (ns *namespace) copyMakes(c *pg.CopyStmt) bool {
-	named := strs(c.Attlist)
+	named := sqltree.Strings(c.Attlist)
 	return len(named) > 0 && slices.ContainsFunc(ns.unseen(ns.relation(c.Relation).table), func(g *shardmap.Column) bool { return !slices.Contains(named, g.Name) })
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -42,7 +43,7 @@ func (a *analyzer) freeze(d *declaration) {
 	}
 	f := &freezing{analyzer: a, columns: map[string]*pg.TypeName{}}
 	n := tree.Stmts[0].Stmt
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.ColumnDef); ok && c.TypeName != nil {
 			f.columns[c.Colname] = c.TypeName
 		}
@@ -197,8 +198,8 @@ func (p *Planner) SameOnShards(text string, snap *shardmap.Snapshot, copies bool
 		return false
 	}
 	n, a := tree.Stmts[0].Stmt, p.analyzer(text, snap, nil)
-	same := ShardOwn(text, "") == "" && !usesClock(n) && !usesShardState(n) && !(copies && a.differsByRow(n))
-	inspect(n, func(m proto.Message) bool {
+	same := ShardOwn(text, "") == "" && !sqltree.UsesClock(n) && !usesShardState(n) && !(copies && a.differsByRow(n))
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if call, ok := m.(*pg.FuncCall); ok && a.timedFunction(call) != nil {
 			same = false
 		}
@@ -210,7 +211,7 @@ func (p *Planner) SameOnShards(text string, snap *shardmap.Snapshot, copies bool
 // filled is an expression with one time for all rows of all shards; nil if it does not depend on
 // the time. It notes expressions that cannot be the same on all shards, in case that there are rows.
 func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
-	inspect(e, func(m proto.Message) bool {
+	sqltree.Inspect(e, func(m proto.Message) bool {
 		if call, ok := m.(*pg.FuncCall); ok {
 			if own := f.timedFunction(call); own != nil {
 				f.unfillable(sqlstate.Refusal("CLV-0618", "%s calls %s(), which uses the time at which the transaction began, of which each shard has its own", what, own.QualifiedName()).
@@ -224,34 +225,34 @@ func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
 			WithHint("add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
 	}
 	found := false
-	out := replace(clone(e), func(n *pg.Node) *pg.Node {
+	out := sqltree.Replace(sqltree.Clone(e), func(n *pg.Node) *pg.Node {
 		switch v := n.GetNode().(type) {
 		case *pg.Node_FuncCall:
 			switch {
-			case isClock(v.FuncCall):
+			case sqltree.IsClock(v.FuncCall):
 				f.native(v.FuncCall)
 				found = true
 				return f.time("pg_catalog.now()", "timestamptz", nil)
-			case callName(v.FuncCall) == "statement_timestamp" && len(v.FuncCall.Args) == 0:
+			case sqltree.CallName(v.FuncCall) == "statement_timestamp" && len(v.FuncCall.Args) == 0:
 				found = true
 				return f.time("pg_catalog.statement_timestamp()", "timestamptz", nil)
-			case isAge(v.FuncCall):
+			case sqltree.IsAge(v.FuncCall):
 				f.native(v.FuncCall)
 				found = true
-				day := castNode(f.time("CURRENT_DATE", "date", nil), "timestamp", nil)
+				day := sqltree.CastNode(f.time("CURRENT_DATE", "date", nil), "timestamp", nil)
 				v.FuncCall.Args = []*pg.Node{day, v.FuncCall.Args[0]}
 			}
 		case *pg.Node_TypeCast:
-			if word, typ := clockLiteral(v.TypeCast); word != "" { // a text that is read when it is needed
+			if word, typ := sqltree.ClockLiteral(v.TypeCast); word != "" { // a text that is read when it is needed
 				found = true
 				return f.time(sqltext.QuoteString(word)+"::pg_catalog."+typ, typ, v.TypeCast.TypeName.Typmods)
 			}
 		case *pg.Node_SqlvalueFunction:
-			if typ := clockOps[v.SqlvalueFunction.Op]; typ != "" {
+			if typ := sqltree.ClockOps[v.SqlvalueFunction.Op]; typ != "" {
 				found = true
 				var mod []*pg.Node
 				if m := v.SqlvalueFunction.Typmod; m >= 0 {
-					mod = []*pg.Node{intNode(int64(m))}
+					mod = []*pg.Node{sqltree.IntNode(int64(m))}
 				}
 				return f.time(map[string]string{"date": "CURRENT_DATE", "timetz": "CURRENT_TIME", "timestamptz": "CURRENT_TIMESTAMP", "time": "LOCALTIME", "timestamp": "LOCALTIMESTAMP"}[typ], typ, mod)
 			}
@@ -266,10 +267,10 @@ func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
 
 // usesOwnState reports whether an expression reads what differs from shard to shard.
 func usesOwnState(e *pg.Node) bool {
-	state := clone(e)
-	replace(state, func(n *pg.Node) *pg.Node {
-		if f := n.GetFuncCall(); f != nil && callName(f) == "statement_timestamp" {
-			return intNode(0)
+	state := sqltree.Clone(e)
+	sqltree.Replace(state, func(n *pg.Node) *pg.Node {
+		if f := n.GetFuncCall(); f != nil && sqltree.CallName(f) == "statement_timestamp" {
+			return sqltree.IntNode(0)
 		}
 		return n
 	})
@@ -293,7 +294,7 @@ func (f *freezing) look(e *pg.Node) {
 		return
 	}
 	sc := &scope{items: []*item{f.tableItem(relation{schema: f.table.Schema, name: f.table.Name, table: f.table}, f.newRTE())}}
-	descend(e.ProtoReflect(), func(m protoreflect.Message) bool {
+	sqltree.Descend(e.ProtoReflect(), func(m protoreflect.Message) bool {
 		if n, ok := m.Interface().(*pg.Node); ok {
 			f.markCast(n, sc)
 		}
@@ -317,7 +318,7 @@ func (f *freezing) unfillable(e *sqlstate.Error) {
 
 // time is a literal that will be what the default shard says of an expression.
 func (f *freezing) time(expr, typ string, mods []*pg.Node) *pg.Node {
-	return castNode(f.mark(expr), typ, mods)
+	return sqltree.CastNode(f.mark(expr), typ, mods)
 }
 
 func (f *freezing) mark(expr string) *pg.Node {
@@ -351,7 +352,7 @@ func (f *freezing) typed(e *pg.Node, typ *pg.TypeName, own string) *pg.Node {
 		if f.readsType(typ) == readsText {
 			return e
 		}
-		cast := selectOf([]*pg.Node{{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: e, TypeName: typ}}}}, nil, nil)
+		cast := sqltree.SelectOf([]*pg.Node{{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: e, TypeName: typ}}}}, nil, nil)
 		if strings.ContainsAny(s.Sval, "{}[]()") || len(typ.ArrayBounds) > 0 {
 			f.inside(s.Sval)
 		}
@@ -373,12 +374,12 @@ func (f *freezing) expression(at **pg.Node) {
 	if *at == nil {
 		return
 	}
-	*at = replace(*at, func(n *pg.Node) *pg.Node {
+	*at = sqltree.Replace(*at, func(n *pg.Node) *pg.Node {
 		switch v := n.GetNode().(type) {
 		case *pg.Node_TypeCast:
 			c := v.TypeCast
 			if s := c.Arg.GetAConst().GetSval(); s != nil && HasTimeWord(s.Sval) && f.readsType(c.TypeName) != readsText {
-				out := clone(n)
+				out := sqltree.Clone(n)
 				out.GetTypeCast().Arg = f.typed(c.Arg, c.TypeName, "")
 				return out
 			}
@@ -401,10 +402,10 @@ func (f *freezing) comparison(e *pg.A_Expr) {
 			if s := n.GetAConst().GetSval(); s != nil && HasTimeWord(s.Sval) {
 				word = s.Sval
 			}
-			inspect(n, func(m proto.Message) bool {
+			sqltree.Inspect(n, func(m proto.Message) bool {
 				switch v := m.(type) {
 				case *pg.ColumnRef:
-					names := strs(v.Fields)
+					names := sqltree.Strings(v.Fields)
 					if len(names) == 0 {
 						break
 					}
@@ -417,7 +418,7 @@ func (f *freezing) comparison(e *pg.A_Expr) {
 				case *pg.TypeCast:
 					times = times || f.readsType(v.TypeName) == readsTime
 				case *pg.FuncCall:
-					times = times || isClock(v)
+					times = times || sqltree.IsClock(v)
 				}
 				return true
 			})

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -51,7 +52,7 @@ func (a *binder) conjuncts(n *pg.Node, w *walker) {
 	if l == nil || l.SubLinkType != pg.SubLinkType_ANY_SUBLINK || len(*w.subs) == before {
 		return
 	}
-	if names := strs(l.OperName); len(names) > 0 && operatorOf(names) != "=" {
+	if names := sqltree.Strings(l.OperName); len(names) > 0 && sqltree.OperatorOf(names) != "=" {
 		return
 	}
 	q := (*w.subs)[len(*w.subs)-1]
@@ -239,7 +240,7 @@ func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 			}
 		}
 	} else {
-		using = strs(v.UsingClause)
+		using = sqltree.Strings(v.UsingClause)
 	}
 	skip := map[string]bool{}
 	for _, name := range using {
@@ -453,7 +454,7 @@ func (co *restrictions) anyOf(args []*pg.Node, sc *scope) []*fact {
 func (ty *typer) columnOf(n *pg.Node, sc *scope) (column, bool) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
-		names := fieldNames(v.ColumnRef)
+		names := sqltree.FieldNames(v.ColumnRef)
 		if names == nil {
 			return column{}, false
 		}
@@ -473,19 +474,6 @@ func (ty *typer) columnOf(n *pg.Node, sc *scope) (column, bool) {
 	return column{}, false
 }
 
-// operator returns an expression's operator if it is one of pg_catalog's.
-func operator(e *pg.A_Expr) string { return operatorOf(strs(e.Name)) }
-
-func operatorOf(names []string) string {
-	if len(names) == 2 && names[0] == "pg_catalog" {
-		names = names[1:]
-	}
-	if len(names) != 1 {
-		return ""
-	}
-	return names[0]
-}
-
 // comparison returns the facts of =, IN and = ANY.
 func (co *restrictions) comparison(e *pg.A_Expr, sc *scope) []*fact {
 	if co.second != nil {
@@ -493,7 +481,7 @@ func (co *restrictions) comparison(e *pg.A_Expr, sc *scope) []*fact {
 			return x
 		}
 	}
-	if operator(e) != "=" {
+	if sqltree.Operator(e) != "=" {
 		if e.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {
 			return co.notDistinct(e, sc)
 		}

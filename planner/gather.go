@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -103,10 +104,10 @@ func (rp *readPlans) planGather(n *pg.Node) (*Plan, error) {
 // readTables returns a copy of a statement in which every table that it reads
 // is a relation; keep, a table that it changes, stays.
 func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.Node) {
-	tree := clone(n)
+	tree := sqltree.Clone(n)
 	var before, after []protoreflect.Message
-	eachMessage(n.ProtoReflect(), func(m protoreflect.Message) { before = append(before, m) })
-	eachMessage(tree.ProtoReflect(), func(m protoreflect.Message) { after = append(after, m) })
+	sqltree.EachMessage(n.ProtoReflect(), func(m protoreflect.Message) { before = append(before, m) })
+	sqltree.EachMessage(tree.ProtoReflect(), func(m protoreflect.Message) { after = append(after, m) })
 	for i, m := range after {
 		switch v := m.Interface().(type) {
 		case *pg.RangeVar:
@@ -140,29 +141,6 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 	return append(g.given, g.relations()...), tree
 }
 
-// eachMessage calls f for m and every message below it, in the order of the fields.
-func eachMessage(m protoreflect.Message, f func(protoreflect.Message)) {
-	f(m)
-	fields := m.Descriptor().Fields()
-	for i := range fields.Len() {
-		fd := fields.Get(i)
-		if fd.Kind() != protoreflect.MessageKind || !m.Has(fd) {
-			continue
-		}
-		v := m.Get(fd)
-		if fd.IsList() {
-			for j := range v.List().Len() {
-				eachMessage(v.List().Get(j).Message(), f)
-			}
-		} else {
-			eachMessage(v.Message(), f)
-		}
-	}
-}
-
-// systemColumns are those that each table of PostgreSQL has.
-var systemColumns = map[string]bool{"ctid": true, "xmin": true, "xmax": true, "cmin": true, "cmax": true, "tableoid": true}
-
 // needs works out which columns each occurrence needs: by name alone, so too
 // many rather than too few.
 func (g *gatherer) needs() {
@@ -190,7 +168,7 @@ func (g *gatherer) needs() {
 				o.want(last)
 			}
 		}
-		if !r.star && systemColumns[last] {
+		if !r.star && sqltree.SystemColumns[last] {
 			for _, o := range g.occ {
 				if keyColumnNamed(o.table, last) {
 					last = ""
@@ -223,7 +201,7 @@ func (o *occurrence) want(name string) {
 // shorten takes the schema off column references, since a relation has none.
 func (g *gatherer) shorten() {
 	for _, c := range g.long {
-		names := strs(c.Fields)
+		names := sqltree.Strings(c.Fields)
 		if len(names)+1 < len(c.Fields) || len(c.Fields) > 3 {
 			fail(sqlstate.Refusal("CLV-0254", "column references with a database in front are not supported").
 				WithHint("leave out the database name"))
@@ -260,7 +238,7 @@ func (g *gatherer) relations() []Relation {
 		mine := map[string]*pg.Node{}
 		var order []string
 		for _, c := range o.conds {
-			text, err := g.plans.text(selectOf([]*pg.Node{c}, nil, nil))
+			text, err := g.plans.text(sqltree.SelectOf([]*pg.Node{c}, nil, nil))
 			if err != nil {
 				continue
 			}
@@ -334,7 +312,7 @@ func (r *gathered) text(a *readPlans) (string, *ownershipFilter) {
 	var cols []*pg.Node
 	for i := range r.table.Columns {
 		if c := r.table.Columns[i].Name; r.all || r.need[c] {
-			cols = append(cols, columnNode(relationAlias, c))
+			cols = append(cols, sqltree.ColumnNode(relationAlias, c))
 		}
 	}
 	if len(cols) == 0 && len(r.table.Columns) > 0 {
@@ -343,14 +321,14 @@ func (r *gathered) text(a *readPlans) (string, *ownershipFilter) {
 		if len(r.table.ShardKey) > 0 {
 			name = r.table.ShardKey[0]
 		}
-		cols = append(cols, columnNode(relationAlias, name))
+		cols = append(cols, sqltree.ColumnNode(relationAlias, name))
 	}
 	from := &pg.RangeVar{Schemaname: r.table.Schema, Relname: r.table.Name, Inh: !r.only, Relpersistence: "p", Location: -1, Alias: &pg.Alias{Aliasname: relationAlias}}
 	var conds []*pg.Node
 	for _, k := range r.order {
 		conds = append(conds, r.conds[k])
 	}
-	tree := selectOf(cols, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, conds)
+	tree := sqltree.SelectOf(cols, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, conds)
 	text := a.written(tree)
 	if r.table.Kind != shardmap.Sharded {
 		return text, nil
@@ -360,23 +338,6 @@ func (r *gathered) text(a *readPlans) (string, *ownershipFilter) {
 
 // relationAlias is what a table is called in the text of its relation.
 const relationAlias = "t"
-
-// selectOf makes SELECT outputs FROM from WHERE conds.
-func selectOf(outputs, from, conds []*pg.Node) *pg.Node {
-	s := emptySelect()
-	s.FromClause = from
-	for _, o := range outputs {
-		s.TargetList = append(s.TargetList, targetNode(o, ""))
-	}
-	switch len(conds) {
-	case 0:
-	case 1:
-		s.WhereClause = conds[0]
-	default:
-		s.WhereClause = &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_AND_EXPR, Args: conds}}}
-	}
-	return selectNode(s)
-}
 
 // targetOf says which shards have the rows of an occurrence.
 func (g *gatherer) targetOf(o *occurrence) Target {

@@ -6,6 +6,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // give lets shards work out a subquery that aggregates, where a cheaper plan than
@@ -39,9 +41,9 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 			return false
 		}
 		name := g.plans.second.fresh()
-		all := emptySelect()
-		all.FromClause = []*pg.Node{tableNode(name, "")}
-		all.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
+		all := sqltree.EmptySelect()
+		all.FromClause = []*pg.Node{sqltree.TableNode(name, "")}
+		all.TargetList = []*pg.Node{sqltree.TargetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
 		proto.Reset(s)
 		proto.Merge(s, all)
 		g.given = append(g.given, Relation{Name: name, Text: p.Text, Target: p.Target, own: p.own})
@@ -54,7 +56,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 // refersOut reports whether a subquery names a WITH query of those around it.
 func (g *gatherer) refersOut(s *pg.SelectStmt, sc *gatherScope) bool {
 	out := false
-	eachMessage(s.ProtoReflect(), func(m protoreflect.Message) {
+	sqltree.EachMessage(s.ProtoReflect(), func(m protoreflect.Message) {
 		if v, ok := m.Interface().(*pg.RangeVar); ok && v.Schemaname == "" {
 			_, named := sc.find(v.Relname)
 			out = out || named
@@ -71,7 +73,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 	}
 	columns, names, ok := map[string]bool{}, map[string]bool{}, true
 	for _, n := range s.FromClause {
-		eachMessage(n.ProtoReflect(), func(m protoreflect.Message) {
+		sqltree.EachMessage(n.ProtoReflect(), func(m protoreflect.Message) {
 			switch v := m.Interface().(type) {
 			case *pg.RangeVar:
 				u := g.plans.second.byRef[v]
@@ -100,12 +102,12 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 		}
 	}
 	first := true
-	eachMessage(s.ProtoReflect(), func(m protoreflect.Message) {
+	sqltree.EachMessage(s.ProtoReflect(), func(m protoreflect.Message) {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			ok, first = ok && first, false
 		case *pg.ColumnRef:
-			switch f := fieldNames(v); len(f) {
+			switch f := sqltree.FieldNames(v); len(f) {
 			case 1:
 				ok = ok && columns[f[0]]
 			case 2:
@@ -118,7 +120,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 		case *pg.TypeCast:
 			ok = ok && v.Arg.GetColumnRef() == nil
 		case *pg.A_Expr:
-			switch operator(v) {
+			switch sqltree.Operator(v) {
 			case "/", "%", "":
 				ok = false
 			}
@@ -145,7 +147,7 @@ func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
 		}
 	}()
 	for _, plan := range []func(*pg.Node) (*Plan, error){g.plans.planScatter, g.plans.planAggregate} {
-		if p, err := plan(selectNode(s)); p != nil && err == nil {
+		if p, err := plan(sqltree.SelectNode(s)); p != nil && err == nil {
 			return p
 		}
 	}

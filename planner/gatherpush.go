@@ -5,21 +5,9 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
-)
 
-// split adds the AND-ed conditions of n to out.
-func split(n *pg.Node, out []*pg.Node) []*pg.Node {
-	if n == nil {
-		return out
-	}
-	if b := n.GetBoolExpr(); b != nil && b.Boolop == pg.BoolExprType_AND_EXPR {
-		for _, arg := range b.Args {
-			out = split(arg, out)
-		}
-		return out
-	}
-	return append(out, n)
-}
+	"github.com/cleavedb/cleave/planner/sqltree"
+)
 
 // push gives the tables below an element of FROM the conditions that hold for
 // each of their rows that can matter. Of an outer join's nullable side only its
@@ -42,7 +30,7 @@ func (g *gatherer) push(n *pg.Node, conds []*pg.Node, lv *gatherLevel) {
 		if len(j.Alias.GetColnames()) > 0 {
 			conds = nil
 		}
-		quals := split(j.Quals, nil)
+		quals := sqltree.SplitAnd(j.Quals, nil)
 		both := append(append([]*pg.Node(nil), conds...), quals...)
 		switch j.Jointype {
 		case pg.JoinType_JOIN_INNER:
@@ -61,7 +49,7 @@ func (g *gatherer) push(n *pg.Node, conds []*pg.Node, lv *gatherLevel) {
 // shardDependent are stable functions whose values may differ between two
 // sessions that have the same settings.
 func shardDependent(f *pg.FuncCall) bool {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	name := names[len(names)-1]
 	switch name {
 	case "now", "transaction_timestamp", "statement_timestamp", "current_setting", "current_schema", "current_schemas", "version",
@@ -84,9 +72,9 @@ func (g *gatherer) ownCondition(o *occurrence, cond *pg.Node, lv *gatherLevel) *
 	if len(o.v.Alias.GetColnames()) > 0 {
 		return nil
 	}
-	out := clone(cond)
+	out := sqltree.Clone(cond)
 	ok := true
-	eachMessage(out.ProtoReflect(), func(m protoreflect.Message) {
+	sqltree.EachMessage(out.ProtoReflect(), func(m protoreflect.Message) {
 		switch v := m.Interface().(type) {
 		case *pg.ColumnRef:
 			name, mine := lv.resolve(o, v)
@@ -94,15 +82,15 @@ func (g *gatherer) ownCondition(o *occurrence, cond *pg.Node, lv *gatherLevel) *
 				ok = false
 				return
 			}
-			v.Fields = []*pg.Node{stringNode(relationAlias), stringNode(name)}
+			v.Fields = []*pg.Node{sqltree.StringNode(relationAlias), sqltree.StringNode(name)}
 		case *pg.FuncCall:
-			names := strs(v.Funcname)
+			names := sqltree.Strings(v.Funcname)
 			kind := builtinKind(names[len(names)-1])
 			if g.depth > 0 || kind == "" || strings.HasPrefix(kind, "v") || strings.Contains(kind, "a") || strings.Contains(kind, "w") || v.Over != nil || shardDependent(v) {
 				ok = false
 			}
 		case *pg.A_Expr:
-			switch operator(v) {
+			switch sqltree.Operator(v) {
 			case "/", "%":
 				// A subquery may never be run, or never see the row.
 				ok = ok && g.depth == 0
@@ -126,7 +114,7 @@ func (g *gatherer) ownCondition(o *occurrence, cond *pg.Node, lv *gatherLevel) *
 
 // resolve reports whether a reference is certainly a column of o.
 func (lv *gatherLevel) resolve(o *occurrence, c *pg.ColumnRef) (name string, ok bool) {
-	names := fieldNames(c)
+	names := sqltree.FieldNames(c)
 	switch len(names) {
 	case 1:
 		return names[0], !lv.open && lv.count[names[0]] == 1 && keyColumnNamed(o.table, names[0])
@@ -157,7 +145,7 @@ func (lv *gatherLevel) resolve(o *occurrence, c *pg.ColumnRef) (name string, ok 
 // with columns of the query around it.
 func (g *gatherer) joined(o *occurrence, cond *pg.Node, lv *gatherLevel) {
 	e := cond.GetAExpr()
-	if g.depth == 0 || e == nil || e.Kind != pg.A_Expr_Kind_AEXPR_OP || operator(e) != "=" {
+	if g.depth == 0 || e == nil || e.Kind != pg.A_Expr_Kind_AEXPR_OP || sqltree.Operator(e) != "=" {
 		return
 	}
 	for _, side := range [2][2]*pg.Node{{e.Lexpr, e.Rexpr}, {e.Rexpr, e.Lexpr}} {

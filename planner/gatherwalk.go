@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -127,7 +128,7 @@ func (g *gatherer) children(m protoreflect.Message, p place) {
 }
 
 func (g *gatherer) column(c *pg.ColumnRef, p place) {
-	names := strs(c.Fields)
+	names := sqltree.Strings(c.Fields)
 	star := len(names) < len(c.Fields)
 	if star && len(names) == 0 {
 		if p.lv != nil {
@@ -145,7 +146,7 @@ func (g *gatherer) column(c *pg.ColumnRef, p place) {
 
 // function lets a call through or refuses it.
 func (g *gatherer) function(f *pg.FuncCall) {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	switch names[len(names)-1] {
 	case "current_database", "format_type":
 		g.home = Default
@@ -166,7 +167,7 @@ func (g *gatherer) with(w *pg.WithClause, sc *gatherScope) {
 		if cols == nil || c.SearchClause != nil || c.CycleClause != nil {
 			return nil
 		}
-		return renamed(cols, strs(c.Aliascolnames))
+		return renamed(cols, sqltree.Strings(c.Aliascolnames))
 	}
 	if w.Recursive {
 		for _, n := range w.Ctes {
@@ -230,8 +231,8 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 		p.lv = g.level(s.FromClause, s.WhereClause, sc)
 	}
 	for _, t := range s.TargetList {
-		if c := t.GetResTarget().GetVal().GetColumnRef(); c != nil && isStar(t) && len(c.Fields) > 1 {
-			g.refs = append(g.refs, fieldRef{names: strs(c.Fields), star: true, list: true})
+		if c := t.GetResTarget().GetVal().GetColumnRef(); c != nil && sqltree.IsStar(t) && len(c.Fields) > 1 {
+			g.refs = append(g.refs, fieldRef{names: sqltree.Strings(c.Fields), star: true, list: true})
 			if len(c.Fields) > 2 {
 				g.long = append(g.long, c)
 			}
@@ -279,7 +280,7 @@ func (g *gatherer) level(from []*pg.Node, where *pg.Node, sc *gatherScope) *gath
 	if idle {
 		return lv
 	}
-	conds := split(where, nil)
+	conds := sqltree.SplitAnd(where, nil)
 	for _, n := range from {
 		g.push(n, conds, lv)
 	}
@@ -303,7 +304,7 @@ func (g *gatherer) from(n *pg.Node, p place) {
 			g.depth--
 		}
 		cols := outputNames(s.Subquery.GetSelectStmt(), p.sc)
-		p.lv.add(renamed(cols, strs(s.Alias.GetColnames())), cols == nil)
+		p.lv.add(renamed(cols, sqltree.Strings(s.Alias.GetColnames())), cols == nil)
 		g.other[s.Alias.GetAliasname()] = true
 	case *pg.Node_JoinExpr:
 		j := v.JoinExpr
@@ -311,7 +312,7 @@ func (g *gatherer) from(n *pg.Node, p place) {
 		g.from(j.Larg, p)
 		g.from(j.Rarg, p)
 		g.walk(j.Quals, p)
-		for _, name := range strs(j.UsingClause) {
+		for _, name := range sqltree.Strings(j.UsingClause) {
 			g.refs = append(g.refs, fieldRef{names: []string{name}})
 		}
 		for _, o := range g.occ[before:] {
@@ -391,7 +392,7 @@ func (g *gatherer) rangeVar(v *pg.RangeVar, p place) {
 	if v.Schemaname == "" {
 		if cols, ok := p.sc.find(v.Relname); ok {
 			g.other[name] = true
-			p.lv.add(renamed(cols, strs(v.Alias.GetColnames())), cols == nil)
+			p.lv.add(renamed(cols, sqltree.Strings(v.Alias.GetColnames())), cols == nil)
 			return
 		}
 	}
@@ -400,7 +401,7 @@ func (g *gatherer) rangeVar(v *pg.RangeVar, p place) {
 	g.called(o, name)
 	p.lv.occ = append(p.lv.occ, o)
 	p.lv.at[v] = o
-	p.lv.add(renamed(columnNames(o.table), strs(v.Alias.GetColnames())), false)
+	p.lv.add(renamed(columnNames(o.table), sqltree.Strings(v.Alias.GetColnames())), false)
 }
 
 // changes reads UPDATE and DELETE: the other tables, not the one that they change.
@@ -452,9 +453,9 @@ func dependent(s *pg.SelectStmt) bool {
 		if i := n.GetAConst().GetIval(); i != nil && int(i.Ival) <= len(s.TargetList) && i.Ival > 0 {
 			n = s.TargetList[i.Ival-1].GetResTarget().GetVal()
 		}
-		eachMessage(n.ProtoReflect(), func(m protoreflect.Message) {
+		sqltree.EachMessage(n.ProtoReflect(), func(m protoreflect.Message) {
 			if c, ok := m.Interface().(*pg.ColumnRef); ok {
-				if names := fieldNames(c); len(names) > 0 {
+				if names := sqltree.FieldNames(c); len(names) > 0 {
 					grouped[names[len(names)-1]] = true
 				}
 			}
@@ -488,12 +489,12 @@ func bareColumns(n *pg.Node) (out []string) {
 	walk = func(m protoreflect.Message) {
 		switch v := m.Interface().(type) {
 		case *pg.FuncCall:
-			names := strs(v.Funcname)
+			names := sqltree.Strings(v.Funcname)
 			if kind := builtinKind(names[len(names)-1]); strings.Contains(kind, "a") && v.Over == nil {
 				return
 			}
 		case *pg.ColumnRef:
-			names := strs(v.Fields)
+			names := sqltree.Strings(v.Fields)
 			if len(names) < len(v.Fields) {
 				out = append(out, "*")
 			} else if len(names) > 0 {
@@ -501,7 +502,7 @@ func bareColumns(n *pg.Node) (out []string) {
 			}
 			return
 		}
-		below(m, walk)
+		sqltree.Below(m, walk)
 	}
 	if n != nil {
 		walk(n.ProtoReflect())

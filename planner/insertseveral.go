@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -394,7 +395,7 @@ func keyTypeName(t keyspace.Type) *pg.TypeName {
 			name = n
 		}
 	}
-	return &pg.TypeName{Names: []*pg.Node{stringNode("pg_catalog"), stringNode(name)}, Typemod: -1, Location: -1}
+	return &pg.TypeName{Names: []*pg.Node{sqltree.StringNode("pg_catalog"), sqltree.StringNode(name)}, Typemod: -1, Location: -1}
 }
 
 // item takes another value of a row: one that reads what shards do not have is computed first.
@@ -403,7 +404,7 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 	case *pg.Node_AConst, *pg.Node_ParamRef, *pg.Node_SetToDefault:
 		return
 	case *pg.Node_TypeCast:
-		if word, _ := clockLiteral(v.TypeCast); word == "" && (v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetParamRef() != nil) {
+		if word, _ := sqltree.ClockLiteral(v.TypeCast); word == "" && (v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetParamRef() != nil) {
 			return
 		}
 	}
@@ -426,7 +427,7 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 		fail(sqlstate.Refusal("CLV-0624", "a value that the router makes stands beside a text that is cast to a time").
 			WithHint("take the values first, and pass them as parameters"))
 	}
-	text := c.written(selectOf([]*pg.Node{c.clocked(clone(n))}, nil, nil))
+	text := c.written(sqltree.SelectOf([]*pg.Node{c.clocked(sqltree.Clone(n))}, nil, nil))
 	tree, err := c.readPlans.p.parse(text)
 	if err != nil || len(tree.Stmts) != 1 {
 		lostPlace()
@@ -449,10 +450,10 @@ func (wp *writePlans) tail(s *pg.InsertStmt) string {
 		return ""
 	}
 	const row = "cleave_row"
-	n = clone(n)
-	values := emptySelect()
+	n = sqltree.Clone(n)
+	values := sqltree.EmptySelect()
 	values.ValuesLists = []*pg.Node{{Node: &pg.Node_List{List: &pg.List{Items: []*pg.Node{textConst(row)}}}}}
-	n.GetInsertStmt().SelectStmt, n.GetInsertStmt().Override = selectNode(values), pg.OverridingKind_OVERRIDING_NOT_SET
+	n.GetInsertStmt().SelectStmt, n.GetInsertStmt().Override = sqltree.SelectNode(values), pg.OverridingKind_OVERRIDING_NOT_SET
 	_, tail, ok := strings.Cut(wp.written(wp.clocked(n)), "('"+row+"')")
 	if !ok {
 		lostPlace()
@@ -463,7 +464,7 @@ func (wp *writePlans) tail(s *pg.InsertStmt) string {
 // reachesOut reports whether an expression reads a table that not every shard has.
 func (rd *reading) reachesOut(n *pg.Node) bool {
 	found := false
-	eachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
+	sqltree.EachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
 		if u := rd.byRef[v]; u != nil && !u.everywhere() {
 			found = true
 		}
@@ -480,7 +481,7 @@ func (u *use) everywhere() bool {
 func (c *computing) finish(s *pg.InsertStmt) {
 	taken := map[*pg.RangeVar]bool{}
 	for _, e := range c.exprs {
-		eachRangeVar(e.ProtoReflect(), func(v *pg.RangeVar) { taken[v] = true })
+		sqltree.EachRangeVar(e.ProtoReflect(), func(v *pg.RangeVar) { taken[v] = true })
 	}
 	for _, u := range c.second.uses {
 		if u != c.target && !taken[u.ref] && !u.everywhere() {
@@ -504,7 +505,9 @@ func (c *computing) finish(s *pg.InsertStmt) {
 }
 
 // nested plans a query that is a part of this statement and read before the rest.
-func (wp *writePlans) nested(sel *pg.SelectStmt) *Statement { return wp.nestedNode(selectNode(sel)) }
+func (wp *writePlans) nested(sel *pg.SelectStmt) *Statement {
+	return wp.nestedNode(sqltree.SelectNode(sel))
+}
 
 // nestedNode is nested of any statement that gives rows.
 func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
@@ -541,7 +544,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 		sel.WithClause = s.WithClause
 	}
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
-	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
+	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
 	for _, u := range wp.second.uses {
 		if !inside[u.ref] && !u.everywhere() {
 			fail(sqlstate.Refusal("CLV-0318", "an INSERT of rows for several shards cannot read table %s in ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
@@ -576,7 +579,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 	}
 	p.KeyAt, p.Keys = keyPlaces(t, cols), wp.storedKeys(t)
 	p.Source = wp.nested(sel)
-	w := clone(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}).GetInsertStmt()
+	w := sqltree.Clone(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}).GetInsertStmt()
 	for _, name := range cols {
 		columns = append(columns, resTarget(name))
 	}
@@ -590,7 +593,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 		p.Copy = copyInto(t, p.Columns)
 	}
 	for _, c := range clocked {
-		rows.TargetList = append(rows.TargetList, targetNode(clockDefault(c), ""))
+		rows.TargetList = append(rows.TargetList, sqltree.TargetNode(clockDefault(c), ""))
 		w.Cols = append(w.Cols, resTarget(c.Name))
 	}
 	w.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: rows}}
@@ -636,7 +639,7 @@ func hiddenColumn(v *pg.RangeVar, name string) *pg.Node {
 	if v.Alias != nil {
 		of = v.Alias.Aliasname
 	}
-	return targetNode(columnNode(of, name), "")
+	return sqltree.TargetNode(sqltree.ColumnNode(of, name), "")
 }
 
 // keyColumnOrUnknown finds a column; a name that the table does not have is an
@@ -670,7 +673,7 @@ func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.Sele
 	}
 	wp.types = wp.keyTypes(t.Keyspace)
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
-	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
+	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
 	for _, u := range wp.second.uses {
 		if !u.sharded() && !u.everywhere() || !inside[u.ref] && !u.everywhere() {
 			return nil

@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -269,7 +270,7 @@ func (ty *typer) castType(n *pg.TypeName) keyspace.Type {
 }
 
 func (ty *typer) namedType(n *pg.TypeName) keyspace.Type {
-	names := strs(n.Names)
+	names := sqltree.Strings(n.Names)
 	if len(names) == 2 && names[0] == "pg_catalog" {
 		return castNames[names[1]]
 	}
@@ -296,17 +297,6 @@ func (ty *typer) arrayType(n *pg.TypeName) keyspace.Type {
 		return 0
 	}
 	return ty.namedType(n)
-}
-
-// strs returns the texts of a list of String nodes.
-func strs(list []*pg.Node) []string {
-	out := make([]string, 0, len(list))
-	for _, n := range list {
-		if s := n.GetString_(); s != nil {
-			out = append(out, s.GetSval())
-		}
-	}
-	return out
 }
 
 // keyExpr turns a constant into the expression of a shard key column of type t.
@@ -356,7 +346,7 @@ func integerOf(n *pg.Node) (int64, bool) {
 		if !lok || !rok {
 			return 0, false
 		}
-		switch operator(v.AExpr) {
+		switch sqltree.Operator(v.AExpr) {
 		case "+":
 			l += r
 		case "-":

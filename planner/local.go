@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // The proof that a query falls apart by shard. One sharded table of it is the
@@ -209,7 +210,7 @@ func (pd *pushdown) keepsKeys(q *query, anchor *jnode) bool {
 		}
 		return nil
 	}
-	eachCall(s, func(f *pg.FuncCall) {
+	sqltree.EachCall(s, func(f *pg.FuncCall) {
 		if f.Over != nil {
 			ok = ok && pd.coversKey(q, anchor, part(f.Over))
 		}
@@ -318,7 +319,7 @@ func positions(list, targets []*pg.Node) []*pg.Node {
 	for _, n := range list {
 		if c := n.GetAConst(); c != nil && c.GetIval() != nil {
 			p := int(c.GetIval().GetIval())
-			if p >= 1 && p <= len(targets) && !anyStar(targets[:p]) {
+			if p >= 1 && p <= len(targets) && !sqltree.AnyStar(targets[:p]) {
 				n = targets[p-1].GetResTarget().GetVal()
 			}
 		}
@@ -332,13 +333,13 @@ func positions(list, targets []*pg.Node) []*pg.Node {
 func outputsFirst(list, targets []*pg.Node) []*pg.Node {
 	out := slices.Clone(list)
 	for i, n := range out {
-		names := fieldNames(n.GetColumnRef())
+		names := sqltree.FieldNames(n.GetColumnRef())
 		if len(names) != 1 {
 			continue
 		}
 		for _, t := range targets {
 			r := t.GetResTarget()
-			if isStar(t) || r == nil {
+			if sqltree.IsStar(t) || r == nil {
 				continue // its columns are those that the name alone means
 			}
 			name := r.Name
@@ -348,7 +349,7 @@ func outputsFirst(list, targets []*pg.Node) []*pg.Node {
 				}
 			}
 			if name == names[0] {
-				if out[i] != n && !sameNode(out[i], r.Val) {
+				if out[i] != n && !sqltree.SameNode(out[i], r.Val) {
 					return nil
 				}
 				out[i] = r.Val
@@ -356,27 +357,6 @@ func outputsFirst(list, targets []*pg.Node) []*pg.Node {
 		}
 	}
 	return out
-}
-
-// anyStar reports whether one of the targets is * or name.*.
-func anyStar(targets []*pg.Node) bool {
-	for _, t := range targets {
-		if isStar(t) {
-			return true
-		}
-	}
-	return false
-}
-
-func isStar(t *pg.Node) bool {
-	val := t.GetResTarget().GetVal()
-	if c := val.GetColumnRef(); c != nil {
-		return len(strs(c.Fields)) != len(c.Fields)
-	}
-	if ind := val.GetAIndirection(); ind != nil && len(ind.Indirection) > 0 {
-		return ind.Indirection[len(ind.Indirection)-1].GetAStar() != nil
-	}
-	return false
 }
 
 // keyTypes are the types of a keyspace's shard key.
@@ -403,7 +383,7 @@ func (pd *pushdown) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 					return true
 				}
 				sub := pd.second.queries[v]
-				inspect(v, level(v, sub))
+				sqltree.Inspect(v, level(v, sub))
 				return false
 			case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.GroupingFunc:
 				sure = false
@@ -423,7 +403,7 @@ func (pd *pushdown) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 	for _, list := range [][]*pg.Node{s.DistinctClause, s.TargetList, {s.HavingClause}, s.SortClause} {
 		for _, n := range list {
 			if n != nil {
-				inspect(n, level(nil, nil))
+				sqltree.Inspect(n, level(nil, nil))
 			}
 		}
 	}
@@ -437,10 +417,10 @@ func aggregatesInside(f *pg.FuncCall, q *query) bool {
 		return false
 	}
 	none, own := true, false
-	inspect(f, func(m proto.Message) bool {
+	sqltree.Inspect(f, func(m proto.Message) bool {
 		if c, ok := m.(*pg.ColumnRef); ok {
 			none = false
-			if names := fieldNames(c); names != nil {
+			if names := sqltree.FieldNames(c); names != nil {
 				only := &scope{items: q.sc.items}
 				own = own || only.has(names)
 			}
@@ -485,14 +465,14 @@ func (pd *pushdown) perRun(s *pg.SelectStmt, anchors ...*use) bool {
 		own[w.ref] = true
 	}
 	found := false
-	descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
+	sqltree.Descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			if v == s {
 				return true
 			}
 			around := false
-			eachRangeVar(m, func(r *pg.RangeVar) { around = around || own[r] })
+			sqltree.EachRangeVar(m, func(r *pg.RangeVar) { around = around || own[r] })
 			if around {
 				found = found || pd.perRun(v, anchors...)
 			} else {
@@ -512,7 +492,7 @@ func (pd *pushdown) perRun(s *pg.SelectStmt, anchors ...*use) bool {
 // answersOnce reports whether a statement has a subquery as perRun means it.
 func (pd *pushdown) answersOnce(m protoreflect.Message) bool {
 	found := false
-	descend(m, func(m protoreflect.Message) bool {
+	sqltree.Descend(m, func(m protoreflect.Message) bool {
 		s, is := m.Interface().(*pg.SelectStmt)
 		found = found || is && (pd.isVolatile(s) || pd.loose(s))
 		return !is && !found
@@ -524,7 +504,7 @@ func (pd *pushdown) answersOnce(m protoreflect.Message) bool {
 // table it takes, or in what order it counts or adds them.
 func (pd *pushdown) loose(s *pg.SelectStmt) bool {
 	open, tables := false, false
-	descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
+	sqltree.Descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			open = open || v.LimitCount != nil || v.LimitOffset != nil || len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil
@@ -546,7 +526,7 @@ func (pd *pushdown) byOrder(f *pg.FuncCall, s *pg.SelectStmt) bool {
 	if len(f.AggOrder) > 0 || !pd.isAggregate(f) {
 		return false
 	}
-	switch callName(f) {
+	switch sqltree.CallName(f) {
 	case "count", "min", "max", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "mode", "rank", "dense_rank", "percentile_disc":
 		return false
 	case "sum", "avg", "variance", "var_pop", "var_samp", "stddev", "stddev_pop", "stddev_samp":
@@ -604,12 +584,12 @@ func (b *scatter) inherit(anchor *jnode) bool {
 	inner := from.Subquery.GetSelectStmt()
 	var sorts []*pg.Node
 	for _, n := range inner.SortClause {
-		sort := clone(n)
+		sort := sqltree.Clone(n)
 		name, ok := b.outputOf(sort.GetSortBy().GetNode(), inner.TargetList, sub.q.cols)
 		if !ok {
 			return false
 		}
-		sort.GetSortBy().Node = columnNode(from.Alias.Aliasname, name)
+		sort.GetSortBy().Node = sqltree.ColumnNode(from.Alias.Aliasname, name)
 		sorts = append(sorts, sort)
 	}
 	s.SortClause = sorts
@@ -627,11 +607,11 @@ func (b *scatter) outputOf(n *pg.Node, targets []*pg.Node, cols []column) (strin
 		if p := int(n.GetAConst().GetIval().GetIval()); p >= 1 && p <= len(cols) {
 			name = cols[p-1].name
 		}
-	case c != nil && len(fieldNames(c)) == 1:
-		name = fieldNames(c)[0]
-	case !anyStar(targets):
+	case c != nil && len(sqltree.FieldNames(c)) == 1:
+		name = sqltree.FieldNames(c)[0]
+	case !sqltree.AnyStar(targets):
 		for i, t := range targets {
-			if i < len(cols) && sameNode(t.GetResTarget().GetVal(), n) {
+			if i < len(cols) && sqltree.SameNode(t.GetResTarget().GetVal(), n) {
 				name = cols[i].name
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -179,10 +180,10 @@ func (a *analyzer) planLock(n *pg.Node) (*Plan, error) {
 		a.onlyCopies()
 	}
 	m := &ModifyPlan{Table: l.rows[0].table, Returning: true}
-	tree := a.clocked(clone(n))
+	tree := a.clocked(sqltree.Clone(n))
 	for _, r := range l.rows {
 		s := tree.GetSelectStmt()
-		s.TargetList = append(s.TargetList, targetNode(castNode(columnNode(r.name, "ctid"), "text", nil), ""))
+		s.TargetList = append(s.TargetList, sqltree.TargetNode(sqltree.CastNode(sqltree.ColumnNode(r.name, "ctid"), "text", nil), ""))
 		clause := lockText(r.lock)
 		switch r.lock.WaitPolicy {
 		case pg.LockWaitPolicy_LockWaitError:

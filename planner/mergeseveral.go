@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -101,7 +102,7 @@ func mergeInserts(v *pg.MergeStmt, t *shardmap.Table, same func(i int, names []s
 				if p >= len(c.Values) {
 					return "it inserts rows without a shard key"
 				}
-				if c.Values[p].GetColumnRef() == nil || !same(i, fieldNames(c.Values[p].GetColumnRef())) {
+				if c.Values[p].GetColumnRef() == nil || !same(i, sqltree.FieldNames(c.Values[p].GetColumnRef())) {
 					return "it inserts rows whose shard key is not that of the source's row"
 				}
 			}
@@ -117,7 +118,7 @@ func (wp *writePlans) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why str
 		fail(sqlstate.Refusal("CLV-0321", "MERGE into %s concerns several shards, and %s", sqltext.QuoteName(t.rel.schema, t.rel.name), why).
 			WithHint("use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key"))
 	}
-	name, source := "", &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE, FromClause: []*pg.Node{clone(v.SourceRelation)}}
+	name, source := "", &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE, FromClause: []*pg.Node{sqltree.Clone(v.SourceRelation)}}
 	switch f := v.SourceRelation.GetNode().(type) {
 	case *pg.Node_RangeVar:
 		if name = f.RangeVar.Relname; f.RangeVar.Alias != nil {
@@ -164,22 +165,22 @@ func (wp *writePlans) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why str
 	if v.WithClause != nil {
 		onlyReads(v.WithClause)
 		with := map[*pg.RangeVar]bool{}
-		eachRangeVar(v.WithClause.ProtoReflect(), func(r *pg.RangeVar) { with[r] = true })
-		eachRangeVar(v.SourceRelation.ProtoReflect(), func(r *pg.RangeVar) { with[r] = true })
-		eachRangeVar(v.ProtoReflect(), func(r *pg.RangeVar) {
+		sqltree.EachRangeVar(v.WithClause.ProtoReflect(), func(r *pg.RangeVar) { with[r] = true })
+		sqltree.EachRangeVar(v.SourceRelation.ProtoReflect(), func(r *pg.RangeVar) { with[r] = true })
+		sqltree.EachRangeVar(v.ProtoReflect(), func(r *pg.RangeVar) {
 			if !with[r] && r.Schemaname == "" && slices.ContainsFunc(v.WithClause.Ctes, func(c *pg.Node) bool { return c.GetCommonTableExpr().Ctename == r.Relname }) && r != v.Relation {
 				no("a WITH query is read beside its source")
 			}
 		})
 		source.WithClause, v.WithClause = v.WithClause, nil
 	}
-	source.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
+	source.TargetList = []*pg.Node{sqltree.TargetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
 	split.Read = len(m.Reads)
 	m.Reads = append(m.Reads, wp.nested(source))
 	if len(split.Columns) == len(table.ShardKey) {
 		m.Split = split
 	}
-	v.SourceRelation = tableNode(relationName(split.Read), name)
+	v.SourceRelation = sqltree.TableNode(relationName(split.Read), name)
 }
 
 // joinedWith is the column of the source that a condition requires to be equal to column k of the
@@ -194,11 +195,11 @@ func joinedWith(on *pg.Node, target, source, k string, columns []string) string 
 		return ""
 	}
 	e := on.GetAExpr()
-	if e == nil || e.Kind != pg.A_Expr_Kind_AEXPR_OP || operator(e) != "=" {
+	if e == nil || e.Kind != pg.A_Expr_Kind_AEXPR_OP || sqltree.Operator(e) != "=" {
 		return ""
 	}
 	for _, side := range [][2]*pg.Node{{e.Lexpr, e.Rexpr}, {e.Rexpr, e.Lexpr}} {
-		l, r := fieldNames(side[0].GetColumnRef()), fieldNames(side[1].GetColumnRef())
+		l, r := sqltree.FieldNames(side[0].GetColumnRef()), sqltree.FieldNames(side[1].GetColumnRef())
 		key := len(l) == 1 && l[0] == k || len(l) == 2 && l[0] == target && l[1] == k
 		switch {
 		case !key:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -57,10 +58,10 @@ func returned(list []*pg.Node, sc *scope, target *jnode, f *facts) *cte {
 	}
 	for _, n := range list {
 		r := n.GetResTarget()
-		names := fieldNames(r.GetVal().GetColumnRef())
+		names := sqltree.FieldNames(r.GetVal().GetColumnRef())
 		switch {
-		case isStar(n):
-			of := strs(r.Val.GetColumnRef().GetFields())
+		case sqltree.IsStar(n):
+			of := sqltree.Strings(r.Val.GetColumnRef().GetFields())
 			for _, it := range sc.items {
 				if len(of) > 0 && it.name != of[len(of)-1] {
 					continue

@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -279,7 +280,7 @@ func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.
 	for i := range t.Columns {
 		if c := &t.Columns[i]; !c.Computed {
 			m.Reference.Columns = append(m.Reference.Columns, c)
-			*returning = append(*returning, targetNode(columnNode(name, c.Name), ""))
+			*returning = append(*returning, sqltree.TargetNode(sqltree.ColumnNode(name, c.Name), ""))
 		}
 	}
 	if ins == nil {
@@ -289,7 +290,7 @@ func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.
 		SelectStmt: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: allOf(relationName(0), "")}}}
 	for _, c := range m.Reference.Columns {
 		w.Cols = append(w.Cols, resTarget(c.Name))
-		w.ReturningList = append(w.ReturningList, targetNode(columnNode(name, c.Name), "")) // to see what triggers made of them
+		w.ReturningList = append(w.ReturningList, sqltree.TargetNode(sqltree.ColumnNode(name, c.Name), "")) // to see what triggers made of them
 	}
 	if c := ins.OnConflictClause; c != nil && c.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
 		w.OnConflictClause = overwrite(c, t, m.Reference.Columns)
@@ -301,7 +302,7 @@ func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.
 // may be others on each copy.
 func leavesOpen(n *pg.Node) bool {
 	found := false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.SelectStmt:
 			found = found || v.LimitCount != nil || v.LimitOffset != nil || len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil
@@ -338,7 +339,7 @@ func overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Co
 		name := col.Name
 		if !slices.Contains(arbiter, name) {
 			r := resTarget(name)
-			r.GetResTarget().Val = columnNode("excluded", name)
+			r.GetResTarget().Val = sqltree.ColumnNode("excluded", name)
 			out.TargetList = append(out.TargetList, r)
 		}
 	}
@@ -402,10 +403,10 @@ func (x *modifying) edit(n *pg.Node) {
 
 // names collects the names of columns and of tables as values.
 func (x *modifying) names(m protoreflect.Message) {
-	descend(m, func(m protoreflect.Message) bool {
+	sqltree.Descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.ColumnRef:
-			names := strs(v.Fields)
+			names := sqltree.Strings(v.Fields)
 			x.every = x.every || len(names) != len(v.Fields)
 			x.deep = x.deep || len(v.Fields) > 2
 			for _, n := range names {
@@ -416,7 +417,7 @@ func (x *modifying) names(m protoreflect.Message) {
 			}
 		case *pg.JoinExpr:
 			x.every = x.every || v.IsNatural
-			for _, n := range strs(v.UsingClause) {
+			for _, n := range sqltree.Strings(v.UsingClause) {
 				x.columns[n] = true
 			}
 		}
@@ -425,7 +426,7 @@ func (x *modifying) names(m protoreflect.Message) {
 }
 
 func (x *modifying) visit(m protoreflect.Message) {
-	descend(m, func(m protoreflect.Message) bool {
+	sqltree.Descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SubLink:
 			if sel := v.Subselect.GetSelectStmt(); sel != nil && x.once(sel) {
@@ -441,7 +442,7 @@ func (x *modifying) visit(m protoreflect.Message) {
 				return false
 			}
 		case *pg.CommonTableExpr:
-			before := clone(&pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: v}})
+			before := sqltree.Clone(&pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: v}})
 			if v.Ctequery.GetSelectStmt() == nil {
 				v.Ctequery = x.write(v.Ctequery)
 			} else if sel := v.Ctequery.GetSelectStmt(); x.once(sel) {
@@ -457,7 +458,7 @@ func (x *modifying) visit(m protoreflect.Message) {
 			return false
 		case *pg.WithClause:
 			if v.Recursive {
-				eachRangeVar(m, func(r *pg.RangeVar) {
+				sqltree.EachRangeVar(m, func(r *pg.RangeVar) {
 					if u := x.second.byRef[r]; u != nil && !x.local(u) {
 						fail(sqlstate.Refusal("CLV-0340", "WITH RECURSIVE over sharded tables is not supported in a statement that changes rows on several shards").
 							WithHint("run the query first"))
@@ -476,7 +477,7 @@ func (x *modifying) visit(m protoreflect.Message) {
 			}
 		case *pg.SelectStmt:
 			if len(v.LockingClause) > 0 {
-				eachRangeVar(m, func(r *pg.RangeVar) {
+				sqltree.EachRangeVar(m, func(r *pg.RangeVar) {
 					if u := x.second.byRef[r]; u != nil && !x.local(u) {
 						fail(sqlstate.Refusal("CLV-1031", "rows of other shards cannot be locked inside this statement").
 							WithHint("lock them in a statement of its own: SELECT ... FOR UPDATE"))
@@ -500,7 +501,7 @@ func (x *modifying) table(v *pg.RangeVar) {
 		fail(sqlstate.Refusal("CLV-0343", "table %s is answered by the router and cannot be read by this statement", sqltext.QuoteName(u.rel.schema, u.rel.name)).
 			WithHint("read it first"))
 	}
-	from := clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
+	from := sqltree.Clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
 	from.Alias = nil
 	sel := &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE,
 		FromClause: []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}}
@@ -512,12 +513,12 @@ func (x *modifying) table(v *pg.RangeVar) {
 	if !all {
 		for i := range u.rel.table.Columns {
 			if c := u.rel.table.Columns[i].Name; x.columns[c] {
-				sel.TargetList = append(sel.TargetList, targetNode(columnNode(c), ""))
+				sel.TargetList = append(sel.TargetList, sqltree.TargetNode(sqltree.ColumnNode(c), ""))
 			}
 		}
 	}
 	if len(sel.TargetList) == 0 {
-		sel.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
+		sel.TargetList = []*pg.Node{sqltree.TargetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
 	}
 	x.m.Reads = append(x.m.Reads, x.nested(sel))
 	if v.Alias == nil {
@@ -528,7 +529,7 @@ func (x *modifying) table(v *pg.RangeVar) {
 
 // read makes a query one that is answered once, and returns what stands in its place.
 func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
-	sel = clone(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}}).GetSelectStmt()
+	sel = sqltree.Clone(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}}).GetSelectStmt()
 	if x.namesCTE(sel) {
 		for _, c := range x.ctes {
 			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || x.unstable(s.ProtoReflect()) {
@@ -541,7 +542,7 @@ func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
 		}
 		var all []*pg.Node
 		for _, c := range x.ctes {
-			all = append(all, clone(c))
+			all = append(all, sqltree.Clone(c))
 		}
 		sel.WithClause.Ctes = append(all, sel.WithClause.Ctes...)
 	}
@@ -552,7 +553,7 @@ func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
 // namesCTE reports whether a query reads a WITH query of the statement around it.
 func (x *modifying) namesCTE(sel *pg.SelectStmt) bool {
 	found := false
-	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) {
+	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) {
 		for _, c := range x.ctes {
 			found = found || v.Schemaname == "" && v.Relname == c.GetCommonTableExpr().Ctename
 		}
@@ -568,7 +569,7 @@ func (x *modifying) once(sel *pg.SelectStmt) bool {
 		return false
 	}
 	away := false
-	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) {
+	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) {
 		if u := x.second.byRef[v]; u != nil && !x.local(u) {
 			away = true
 		} else if u != nil && u.sharded() {
@@ -582,7 +583,7 @@ func (x *modifying) once(sel *pg.SelectStmt) bool {
 // open, or a volatile function.
 func (ns *namespace) unstable(m protoreflect.Message) bool {
 	found := ns.isVolatile(m.Interface())
-	descend(m, func(m protoreflect.Message) bool {
+	sqltree.Descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			found = found || v.LimitCount != nil || v.LimitOffset != nil || len(v.WindowClause) > 0 ||
@@ -629,7 +630,7 @@ func (rd *reading) reaches(sel *pg.SelectStmt, around []*scope) bool {
 	}
 	found := false
 	m := sel.ProtoReflect()
-	descend(m, func(at protoreflect.Message) bool {
+	sqltree.Descend(m, func(at protoreflect.Message) bool {
 		switch v := at.Interface().(type) {
 		case *pg.SelectStmt:
 			if v != sel {
@@ -637,7 +638,7 @@ func (rd *reading) reaches(sel *pg.SelectStmt, around []*scope) bool {
 				return false
 			}
 		case *pg.ColumnRef:
-			names := strs(v.Fields)
+			names := sqltree.Strings(v.Fields)
 			if len(names) > 0 {
 				if len(names) < len(v.Fields) {
 					names = append(names, "")
@@ -663,7 +664,7 @@ func allOf(name, alias string) *pg.SelectStmt {
 		alias = name
 	}
 	return &pg.SelectStmt{
-		TargetList:  []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")},
+		TargetList:  []*pg.Node{sqltree.TargetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")},
 		FromClause:  []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: &pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p", Alias: &pg.Alias{Aliasname: alias + "_"}}}}},
 		LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE,
 	}
@@ -691,41 +692,4 @@ func template(text string) Template {
 	}
 	t.Pieces = append(t.Pieces, text[at:])
 	return t
-}
-
-// descend goes through a tree, parents first; f says whether to go below.
-func descend(m protoreflect.Message, f func(protoreflect.Message) bool) {
-	if !m.IsValid() || !f(m) {
-		return
-	}
-	// The order of fields is that of their numbers, so that plans come out the same.
-	fds := m.Descriptor().Fields()
-	if _, ok := m.Interface().(*pg.Node); ok { // one of some 270 fields
-		if fd := m.WhichOneof(fds.Get(0).ContainingOneof()); fd != nil {
-			descend(m.Get(fd).Message(), f)
-		}
-		return
-	}
-	for i := range fds.Len() {
-		fd := fds.Get(i)
-		if fd.Kind() != protoreflect.MessageKind || !m.Has(fd) {
-			continue
-		}
-		if fd.IsList() {
-			for l, i := m.Get(fd).List(), 0; i < l.Len(); i++ {
-				descend(l.Get(i).Message(), f)
-			}
-		} else {
-			descend(m.Get(fd).Message(), f)
-		}
-	}
-}
-
-func eachRangeVar(m protoreflect.Message, f func(*pg.RangeVar)) {
-	descend(m, func(m protoreflect.Message) bool {
-		if v, ok := m.Interface().(*pg.RangeVar); ok {
-			f(v)
-		}
-		return true
-	})
 }

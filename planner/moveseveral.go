@@ -5,6 +5,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -56,31 +57,31 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		return &pg.Node{Node: &pg.Node_RangeVar{RangeVar: s.(*pg.RangeVar)}}
 	}
 	// Lock.
-	lock := emptySelect()
+	lock := sqltree.EmptySelect()
 	var keys []*pg.Node
-	lock.TargetList = []*pg.Node{targetNode(castNode(columnNode(name, "ctid"), "text", nil), "")}
+	lock.TargetList = []*pg.Node{sqltree.TargetNode(sqltree.CastNode(sqltree.ColumnNode(name, "ctid"), "text", nil), "")}
 	for i, k := range t.ShardKey {
 		val := set[k]
 		if val == nil {
-			val = columnNode(name, k)
+			val = sqltree.ColumnNode(name, k)
 		}
-		keys = append(keys, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: clone(val), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
+		keys = append(keys, sqltree.TargetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: sqltree.Clone(val), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
 	}
 	mv.Keys = wp.storedKeys(t)
 	lock.TargetList = append(lock.TargetList, keys...)
 	for i, k := range t.ShardKey {
-		lock.TargetList = append(lock.TargetList, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: columnNode(name, k), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
+		lock.TargetList = append(lock.TargetList, sqltree.TargetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: sqltree.ColumnNode(name, k), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
 	}
 	lock.FromClause = append([]*pg.Node{node(up.Relation)}, up.FromClause...)
 	lock.WhereClause, lock.WithClause = up.WhereClause, up.WithClause
 	lock.LockingClause = []*pg.Node{{Node: &pg.Node_LockingClause{LockingClause: &pg.LockingClause{
 		LockedRels: []*pg.Node{node(&pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p"})},
 		Strength:   pg.LockClauseStrength_LCS_FORUPDATE, WaitPolicy: pg.LockWaitPolicy_LockWaitBlock}}}}
-	mv.Lock = wp.ownTemplate(wp.clocked(clone(selectNode(lock))), u) // the other texts name its rows
+	mv.Lock = wp.ownTemplate(wp.clocked(sqltree.Clone(sqltree.SelectNode(lock))), u) // the other texts name its rows
 	// The rows that are meant.
-	array := castNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(mv.Tuples)}}}, "tid", nil)
+	array := sqltree.CastNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(mv.Tuples)}}}, "tid", nil)
 	array.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{{Node: &pg.Node_Integer{Integer: &pg.Integer{Ival: -1}}}}
-	cond := &pg.Node{Node: &pg.Node_AExpr{AExpr: &pg.A_Expr{Kind: pg.A_Expr_Kind_AEXPR_OP_ANY, Name: []*pg.Node{strNode("=")}, Lexpr: columnNode(name, "ctid"), Rexpr: array}}}
+	cond := &pg.Node{Node: &pg.Node_AExpr{AExpr: &pg.A_Expr{Kind: pg.A_Expr_Kind_AEXPR_OP_ANY, Name: []*pg.Node{sqltree.StringNode("=")}, Lexpr: sqltree.ColumnNode(name, "ctid"), Rexpr: array}}}
 	if up.WhereClause != nil {
 		cond = &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_AND_EXPR, Args: []*pg.Node{cond, up.WhereClause}}}}
 		if b := up.WhereClause.GetBoolExpr(); b != nil && b.Boolop == pg.BoolExprType_AND_EXPR {
@@ -89,7 +90,7 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 	}
 	take := &pg.DeleteStmt{Relation: up.Relation, UsingClause: up.FromClause, WhereClause: cond, WithClause: up.WithClause}
 	put := &pg.InsertStmt{Relation: up.Relation, Override: pg.OverridingKind_OVERRIDING_SYSTEM_VALUE, ReturningList: up.ReturningList,
-		SelectStmt: selectNode(allOf(relationName(len(m.Reads)), ""))}
+		SelectStmt: sqltree.SelectNode(allOf(relationName(len(m.Reads)), ""))}
 	for i := range t.Columns {
 		c := &t.Columns[i]
 		val := set[c.Name]
@@ -97,30 +98,30 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 			continue
 		}
 		if val == nil {
-			val = columnNode(name, c.Name)
+			val = sqltree.ColumnNode(name, c.Name)
 		}
 		mv.Columns = append(mv.Columns, c)
-		take.ReturningList = append(take.ReturningList, targetNode(clone(val), ""))
+		take.ReturningList = append(take.ReturningList, sqltree.TargetNode(sqltree.Clone(val), ""))
 		put.Cols = append(put.Cols, resTarget(c.Name))
 	}
 	for _, k := range keys {
-		take.ReturningList = append(take.ReturningList, clone(k))
+		take.ReturningList = append(take.ReturningList, sqltree.Clone(k))
 	}
-	look := emptySelect()
+	look := sqltree.EmptySelect()
 	look.TargetList, look.FromClause = take.ReturningList, lock.FromClause
 	look.WhereClause, look.WithClause = cond, up.WithClause
-	mv.Look = template(wp.written(wp.clocked(clone(selectNode(look)))))
-	probe := clone(node(put)).GetInsertStmt()
+	mv.Look = template(wp.written(wp.clocked(sqltree.Clone(sqltree.SelectNode(look)))))
+	probe := sqltree.Clone(node(put)).GetInsertStmt()
 	probe.ReturningList, probe.OnConflictClause = nil, &pg.OnConflictClause{Action: pg.OnConflictAction_ONCONFLICT_NOTHING}
 	mv.Probe = template(wp.written(wp.clocked(node(probe))))
-	stay := clone(node(up)).GetUpdateStmt()
+	stay := sqltree.Clone(node(up)).GetUpdateStmt()
 	stay.WhereClause = cond
-	mv.Stay = template(wp.written(wp.clocked(clone(node(stay)))))
-	mv.Take = template(wp.written(wp.clocked(clone(node(take)))))
+	mv.Stay = template(wp.written(wp.clocked(sqltree.Clone(node(stay)))))
+	mv.Take = template(wp.written(wp.clocked(sqltree.Clone(node(take)))))
 	if mv.Joined {
 		put.ReturningList = nil
 	}
-	mv.Put = template(wp.written(wp.clocked(clone(node(put)))))
+	mv.Put = template(wp.written(wp.clocked(sqltree.Clone(node(put)))))
 }
 
 // afterClock is the number of the parameter Plan.Clock, whether the plan uses it or not.
@@ -145,22 +146,22 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 		wp.second.clock = true
 		return dollar(wp.afterClock()) + "::timestamptz"
 	}
-	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
+	sqltree.Descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.FuncCall:
 			switch {
-			case isClock(v):
+			case sqltree.IsClock(v):
 				wp.native(v)
 				from, to := wp.callSpan(v)
 				put(from, to, param())
 				return false
-			case isAge(v):
+			case sqltree.IsAge(v):
 				wp.native(v)
 				fail(sqlstate.Refusal("CLV-0627", "age() of one value depends on the shard's own time").
 					WithHint("write age(current_date, value)"))
 			}
 		case *pg.SQLValueFunction:
-			typ := clockOps[v.Op]
+			typ := sqltree.ClockOps[v.Op]
 			if typ == "" {
 				return true
 			}
@@ -178,7 +179,7 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 			}
 			put(from, to, param()+"::"+typ)
 		case *pg.TypeCast:
-			word, typ := clockLiteral(v)
+			word, typ := sqltree.ClockLiteral(v)
 			if word == "" {
 				return true
 			}

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -27,7 +28,7 @@ func (ch *schemaChange) object(n *pg.Node) bool {
 	case *pg.Node_CreateFunctionStmt:
 		ch.createFunction(v.CreateFunctionStmt)
 	case *pg.Node_AlterFunctionStmt:
-		inSchema(strs(v.AlterFunctionStmt.Func.GetObjname()))
+		inSchema(sqltree.Strings(v.AlterFunctionStmt.Func.GetObjname()))
 		for _, o := range v.AlterFunctionStmt.Actions {
 			checkFunctionSetting(o.GetDefElem())
 		}
@@ -81,7 +82,7 @@ func kindOfRoutine(t pg.ObjectType) string {
 // createFunction reads CREATE FUNCTION. Every shard gets every function; which of
 // them statements may call is decided by what they do, see pure.go.
 func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	if inTemp(names) {
 		ch.createTempFunction(f)
 		return
@@ -92,10 +93,10 @@ func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 	for _, o := range f.Options {
 		d := o.GetDefElem()
 		if d.GetDefname() == "volatility" {
-			immutable = defText(d.Arg) == "immutable"
+			immutable = sqltree.DefText(d.Arg) == "immutable"
 		}
 		if d.GetDefname() == "language" {
-			ch.st.DDL.Language = defText(d.Arg)
+			ch.st.DDL.Language = sqltree.DefText(d.Arg)
 			checkLanguage(ch.st.DDL.Language)
 		}
 		checkFunctionSetting(d)
@@ -112,7 +113,7 @@ func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 		fail(sqlstate.Refusal("CLV-0701", "a function with the name of one of PostgreSQL's own aggregates or window functions (%s) is not supported: the router could not tell their calls apart", name).
 			WithHint("give it another name"))
 	}
-	if own && !immutable && strs(f.ReturnType.GetNames()) != nil && !returnsTrigger(f) {
+	if own && !immutable && sqltree.Strings(f.ReturnType.GetNames()) != nil && !returnsTrigger(f) {
 		fail(sqlstate.Refusal("CLV-0702", "a function with the name of one of PostgreSQL's own (%s) is not supported unless it is IMMUTABLE: the router could not tell their calls apart", name).
 			WithHint("give it another name"))
 	}
@@ -148,13 +149,13 @@ func checkFunctionSetting(d *pg.DefElem) {
 	if d.GetDefname() != "set" || v.GetKind() != pg.VariableSetKind_VAR_SET_VALUE || len(v.Args) == 0 {
 		return
 	}
-	if err := CheckSetting(v.Name, defText(v.Args[0])); err != nil {
+	if err := CheckSetting(v.Name, sqltree.DefText(v.Args[0])); err != nil {
 		fail(err)
 	}
 }
 
 func returnsTrigger(f *pg.CreateFunctionStmt) bool {
-	names := strs(f.ReturnType.GetNames())
+	names := sqltree.Strings(f.ReturnType.GetNames())
 	return len(names) > 0 && names[len(names)-1] == "trigger"
 }
 
@@ -163,7 +164,7 @@ func returnsTrigger(f *pg.CreateFunctionStmt) bool {
 func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 	st := ch.st
 	_, names := ch.targets([]*pg.RangeVar{t.Relation})
-	fn := strs(t.Funcname)
+	fn := sqltree.Strings(t.Funcname)
 	call := fn
 	own := ch.userFunction(call)
 	native := isBuiltin(fn[len(fn)-1]) && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
@@ -207,7 +208,7 @@ func (ch *schemaChange) defineObject(d *pg.DefineStmt) bool {
 	default:
 		return false
 	}
-	inSchema(strs(d.Defnames))
+	inSchema(sqltree.Strings(d.Defnames))
 	return true
 }
 
@@ -331,7 +332,7 @@ func (ch *schemaChange) statistics(s *pg.CreateStatsStmt) bool {
 func (ch *schemaChange) reindex(r *pg.ReindexStmt) bool {
 	st := ch.st
 	for _, o := range r.Params {
-		if o.GetDefElem().GetDefname() == "concurrently" && optionOn(o.GetDefElem()) {
+		if o.GetDefElem().GetDefname() == "concurrently" && sqltree.OptionOn(o.GetDefElem()) {
 			st.DDL.Concurrent = true
 		}
 	}
@@ -413,7 +414,7 @@ func (ch *schemaChange) dropObject(d *pg.DropStmt) bool {
 	switch d.RemoveType {
 	case pg.ObjectType_OBJECT_VIEW:
 		for _, o := range d.Objects {
-			names := strs(o.GetList().GetItems())
+			names := sqltree.Strings(o.GetList().GetItems())
 			inSchema(names)
 			if ch.viewOf(rangeVar(names)) == nil {
 				st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
@@ -432,7 +433,7 @@ func (ch *schemaChange) dropObject(d *pg.DropStmt) bool {
 			break
 		}
 		for _, o := range d.Objects {
-			inSchema(strs(o.GetObjectWithArgs().GetObjname()))
+			inSchema(sqltree.Strings(o.GetObjectWithArgs().GetObjname()))
 		}
 		st.DDL.DropsParts = d.Behavior == pg.DropBehavior_DROP_CASCADE
 		everywhere(what, strings.ToLower(what))
@@ -446,7 +447,7 @@ func (ch *schemaChange) dropObject(d *pg.DropStmt) bool {
 		everywhere(what, words[len(words)-1])
 	case pg.ObjectType_OBJECT_TRIGGER:
 		for _, o := range d.Objects {
-			names := strs(o.GetList().GetItems())
+			names := sqltree.Strings(o.GetList().GetItems())
 			if names[len(names)-1] >= guardTrigger {
 				fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger %q belongs to the router: it is the table's guard", names[len(names)-1]))
 			}
@@ -517,7 +518,7 @@ func (ch *schemaChange) renamesColumn(r *pg.RenameStmt) bool {
 	if rel.table == nil {
 		return false
 	}
-	column := clone(r)
+	column := sqltree.Clone(r)
 	column.RenameType, column.RelationType = pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABLE
 	ch.rename(column)
 	ch.st.Tag = "ALTER TYPE"
@@ -549,7 +550,7 @@ func (ch *schemaChange) moveObject(s *pg.AlterObjectSchemaStmt) bool {
 // called checks the functions that are called where no statement is analysed: in partition keys and bounds, exclusion
 // constraints, and definitions of what the map does not know. A shard runs them for every row.
 func (fx *effects) called(m proto.Message) {
-	inspect(m, func(m proto.Message) bool {
+	sqltree.Inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
 			fx.function(f)
 		}
@@ -565,7 +566,7 @@ func (ns *namespace) rangeType(r *pg.CreateRangeStmt) {
 		if d.GetDefname() != "subtype_diff" && d.GetDefname() != "canonical" {
 			continue
 		}
-		names := strings.Split(defText(d.Arg), ".")
+		names := strings.Split(sqltree.DefText(d.Arg), ".")
 		if own := ns.userFunction(names); ns.hides(names) == nil && isBuiltin(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
 			continue
 		}

@@ -6,6 +6,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // An object (a table, a type, a function) has an OID of its own on each shard. Values of the
@@ -30,20 +32,20 @@ var naming = map[string]bool{
 
 // namesObject reports whether a type's values are objects: regclass and its like.
 func namesObject(n *pg.TypeName) bool {
-	names := strs(n.GetNames())
+	names := sqltree.Strings(n.GetNames())
 	return len(names) > 0 && strings.HasPrefix(names[len(names)-1], "reg")
 }
 
 // isTableOID reports whether an expression is the system column.
 func isTableOID(n *pg.Node) bool {
-	names := fieldNames(n.GetColumnRef())
+	names := sqltree.FieldNames(n.GetColumnRef())
 	return len(names) > 0 && names[len(names)-1] == "tableoid"
 }
 
 // isObject reports whether an expression is a value of such a type, as far as its text says.
 func isObject(n *pg.Node) bool {
 	if f := n.GetFuncCall(); f != nil {
-		return callName(f) == "pg_typeof" || callName(f) == "regclass" || strings.HasPrefix(callName(f), "to_reg")
+		return sqltree.CallName(f) == "pg_typeof" || sqltree.CallName(f) == "regclass" || strings.HasPrefix(sqltree.CallName(f), "to_reg")
 	}
 	c := n.GetTypeCast()
 	return c != nil && namesObject(c.TypeName)
@@ -65,7 +67,7 @@ func isNumber(n *pg.Node) bool {
 func compared(e *pg.A_Expr) bool {
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT, pg.A_Expr_Kind_AEXPR_IN:
-		switch operator(e) {
+		switch sqltree.Operator(e) {
 		case "=", "<>", "!=", "<", ">", "<=", ">=":
 			return true
 		}
@@ -88,10 +90,10 @@ func isPlain(n *pg.Node) bool {
 // objectNumber finds where a statement takes the OID of an object, or takes a number for one;
 // "" if it does not.
 func objectNumber(n *pg.Node) (what string) {
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.TypeCast:
-			names := strs(v.TypeName.GetNames())
+			names := sqltree.Strings(v.TypeName.GetNames())
 			switch to := names[len(names)-1]; {
 			case namesObject(v.TypeName) && isTableOID(v.Arg):
 				return false
@@ -113,7 +115,7 @@ func objectNumber(n *pg.Node) (what string) {
 				what = "an object compared with a number" // there is no other operator
 			}
 		case *pg.ColumnRef:
-			if names := fieldNames(v); len(names) > 0 && names[len(names)-1] == "tableoid" {
+			if names := sqltree.FieldNames(v); len(names) > 0 && names[len(names)-1] == "tableoid" {
 				what = "tableoid"
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -53,13 +54,13 @@ func (p *Planner) ArgsUseClock(args string, snap *shardmap.Snapshot, path []stri
 		return false, err
 	}
 	n, a := tree.Stmts[0].Stmt, p.analyzer(args, snap, path)
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		f, ok := m.(*pg.FuncCall)
 		if !ok {
 			return err == nil
 		}
 		clock = clock || a.timedFunction(f) != nil
-		switch name := callName(f); {
+		switch name := sqltree.CallName(f); {
 		case name == "random", name == "random_normal", name == "gen_random_uuid", name == "clock_timestamp", name == "timeofday", name == "timezone", strings.HasPrefix(name, "uuid_generate"):
 		case fillOwn[name] || fillNative[name] || name == "cleave" || reachesFurther(name):
 			err = sqlstate.Refusal("CLV-1113", "function %s() in an argument of EXECUTE is not supported", name).
@@ -70,7 +71,7 @@ func (p *Planner) ArgsUseClock(args string, snap *shardmap.Snapshot, path []stri
 		}
 		return err == nil
 	})
-	return clock || usesClock(n) || callsNamed(n, "statement_timestamp"), err
+	return clock || sqltree.UsesClock(n) || sqltree.CallsNamed(n, "statement_timestamp"), err
 }
 
 // UsesClock reports whether a statement depends on the time of its transaction, by its text or by the defaults of
@@ -82,7 +83,7 @@ func (p *Planner) UsesClock(st *Statement) bool {
 		}
 	}
 	tree, err := p.parse(st.Text)
-	return err != nil || len(tree.Stmts) != 1 || usesClock(tree.Stmts[0].Stmt)
+	return err != nil || len(tree.Stmts) != 1 || sqltree.UsesClock(tree.Stmts[0].Stmt)
 }
 
 // ArgsAt puts a time in the place of now() and its like in the arguments of EXECUTE.
@@ -95,7 +96,7 @@ func (p *Planner) ArgsAt(args, now string, snap *shardmap.Snapshot, path []strin
 	}
 	a := p.analyzer(args, snap, path)
 	a.reads(&reading{})
-	n := replace(a.clocked(tree.Stmts[0].Stmt), func(n *pg.Node) *pg.Node {
+	n := sqltree.Replace(a.clocked(tree.Stmts[0].Stmt), func(n *pg.Node) *pg.Node {
 		if n.GetParamRef() != nil {
 			return textConst(now)
 		}

@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -302,7 +303,7 @@ func (b *body) sql(text string) bool {
 		return false
 	}
 	for _, s := range tree.Stmts {
-		b.rows = !b.variable || hasRows(s.Stmt)
+		b.rows = !b.variable || sqltree.HasRows(s.Stmt)
 		changes := s.Stmt.GetInsertStmt() != nil || s.Stmt.GetUpdateStmt() != nil || s.Stmt.GetDeleteStmt() != nil
 		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.reads && changes) || !b.node(s.Stmt.ProtoReflect()) || !b.reads && objectNumber(s.Stmt) != "" {
 			return false
@@ -342,7 +343,7 @@ func (b *body) node(m protoreflect.Message) bool {
 	case *pg.IntoClause, *pg.MergeStmt:
 		return false
 	case *pg.FuncCall:
-		names := strs(v.Funcname)
+		names := sqltree.Strings(v.Funcname)
 		name := names[len(names)-1]
 		switch {
 		case inTemp(names):
@@ -355,25 +356,25 @@ func (b *body) node(m protoreflect.Message) bool {
 			return false
 		}
 		b.calls[name] = true
-		b.clock = b.clock || isClock(v) || isAge(v) || name == "statement_timestamp"
+		b.clock = b.clock || sqltree.IsClock(v) || sqltree.IsAge(v) || name == "statement_timestamp"
 		b.timely = b.timely || !textCalls[name]
 	case *pg.ColumnRef, *pg.A_Indirection:
-		if !b.field(fieldOf(v)) {
+		if !b.field(sqltree.FieldOf(v)) {
 			return false
 		}
 	case *pg.SQLValueFunction:
 		if !b.reads && ownCall(v) != "" {
 			return false
 		}
-		b.clock = b.clock || clockOps[v.Op] != ""
+		b.clock = b.clock || sqltree.ClockOps[v.Op] != ""
 	case *pg.ColumnDef: // of jsonb_to_record() and the like
-		b.timely = b.timely || !textType(v.TypeName)
+		b.timely = b.timely || !sqltree.TextType(v.TypeName)
 	case *pg.TypeCast:
-		word, _ := clockLiteral(v)
+		word, _ := sqltree.ClockLiteral(v)
 		b.clock = b.clock || word != ""
-		b.timely = b.timely || !textType(v.TypeName)
+		b.timely = b.timely || !sqltree.TextType(v.TypeName)
 	case *pg.A_Expr:
-		if names := strs(v.Name); len(names) > 1 && names[0] != "pg_catalog" && !b.acts {
+		if names := sqltree.Strings(v.Name); len(names) > 1 && names[0] != "pg_catalog" && !b.acts {
 			return false
 		}
 	}
@@ -612,7 +613,7 @@ func (ns *namespace) hides(names []string) *shardmap.Function {
 
 // native refuses a call that the router would take for one of PostgreSQL's own, and that may be of the user's.
 func (ns *namespace) native(f *pg.FuncCall) {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	if own := ns.hides(names); own != nil {
 		fail(sqlstate.Refusal("CLV-0711", "function %s() may be %s(), which comes before PostgreSQL's own in search_path", names[0], own.QualifiedName()).
 			WithHint("write the schema: pg_catalog.%s() or %s()", names[0], own.QualifiedName()))
@@ -623,7 +624,7 @@ func (ns *namespace) native(f *pg.FuncCall) {
 // function of the user's: f, a, w, with v in front of a volatile one; "" if the
 // call is of a function that is not let through.
 func (ns *namespace) kindOf(f *pg.FuncCall) string {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	if inTemp(names) {
 		return "vf" // see tempCall
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -472,7 +473,7 @@ func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 	groupTerms := map[term]bool{}
 	for _, g := range s.GroupClause {
 		if c := g.GetColumnRef(); c != nil {
-			if names := fieldNames(c); names != nil {
+			if names := sqltree.FieldNames(c); names != nil {
 				groupTerms[sc.resolve(names).term] = true
 			}
 			continue
@@ -514,7 +515,7 @@ func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, gro
 			continue
 		}
 		if c := r.Val.GetColumnRef(); c != nil {
-			names := fieldNames(c)
+			names := sqltree.FieldNames(c)
 			if names == nil {
 				expandStar(q, c, sc, add)
 				continue
@@ -526,7 +527,7 @@ func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, gro
 			add(name, sc.resolve(names))
 			continue
 		}
-		if isStar(n) {
+		if sqltree.IsStar(n) {
 			q.open = true // the fields of a value
 			continue
 		}
@@ -559,7 +560,7 @@ func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, gro
 
 // expandStar expands * and name.*.
 func expandStar(q *query, c *pg.ColumnRef, sc *scope, add func(string, column)) {
-	names := strs(c.Fields)
+	names := sqltree.Strings(c.Fields)
 	found := false
 	for s := sc; s != nil && !found; s = s.parent {
 		for _, it := range s.items {

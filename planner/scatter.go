@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -24,7 +24,7 @@ func (rp *readPlans) planScatter(n *pg.Node) (*Plan, error) {
 	if u == nil || rp.perRun(s, u) {
 		return nil, nil
 	}
-	b := &scatter{a: rp, q: q, s: clone(s), target: rp.targetOf(u), anchors: []*use{u}}
+	b := &scatter{a: rp, q: q, s: sqltree.Clone(s), target: rp.targetOf(u), anchors: []*use{u}}
 	if len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.node) {
 		b.distinct = true
 	}
@@ -98,7 +98,7 @@ func (b *scatter) plan() (*Plan, error) {
 		return nil, nil
 	}
 	for i, n := range b.hidden {
-		s.TargetList = append(s.TargetList, targetNode(n, hiddenName(i)))
+		s.TargetList = append(s.TargetList, sqltree.TargetNode(n, hiddenName(i)))
 	}
 	b.combine.Hidden = len(b.hidden)
 	b.pushLimit()
@@ -110,7 +110,7 @@ func (b *scatter) plan() (*Plan, error) {
 func (b *scatter) plainOrder() bool {
 	for _, n := range b.s.SortClause {
 		by := n.GetSortBy().GetNode()
-		names := fieldNames(by.GetColumnRef())
+		names := sqltree.FieldNames(by.GetColumnRef())
 		if len(names) == 0 {
 			return false
 		}
@@ -146,7 +146,7 @@ func countOf(n *pg.Node) (*Count, bool) {
 	}
 	as := keyspace.Int8
 	if tc := n.GetTypeCast(); tc != nil && tc.Arg.GetParamRef() != nil {
-		switch names := strs(tc.TypeName.GetNames()); names[len(names)-1] {
+		switch names := sqltree.Strings(tc.TypeName.GetNames()); names[len(names)-1] {
 		case "int8", "int4", "int2":
 			n, as = tc.Arg, castNames[names[len(names)-1]]
 		}
@@ -182,26 +182,22 @@ func (b *scatter) pushLimit() {
 		if c.Offset != nil {
 			n += c.Offset.Value
 		}
-		s.LimitCount = intNode(n)
+		s.LimitCount = sqltree.IntNode(n)
 		return
 	}
 	// Neither of the two is cut short, and their sum is no overflow. NULL is no
 	// limit: the bound stands for it.
 	bound := func(c *Count) *pg.Node {
 		if c.Param == 0 {
-			return castNode(intNode(c.Value), "int8", nil)
+			return sqltree.CastNode(sqltree.IntNode(c.Value), "int8", nil)
 		}
-		p := castNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(c.Param)}}}, "int8", nil)
-		return &pg.Node{Node: &pg.Node_MinMaxExpr{MinMaxExpr: &pg.MinMaxExpr{Op: pg.MinMaxOp_IS_LEAST, Args: []*pg.Node{p, intNode(1<<62 - 1)}}}}
+		p := sqltree.CastNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(c.Param)}}}, "int8", nil)
+		return &pg.Node{Node: &pg.Node_MinMaxExpr{MinMaxExpr: &pg.MinMaxExpr{Op: pg.MinMaxOp_IS_LEAST, Args: []*pg.Node{p, sqltree.IntNode(1<<62 - 1)}}}}
 	}
 	s.LimitCount = bound(c.Limit)
 	if c.Offset != nil {
-		s.LimitCount = opNode("+", s.LimitCount, bound(c.Offset))
+		s.LimitCount = sqltree.OpNode("+", s.LimitCount, bound(c.Offset))
 	}
-}
-
-func opNode(op string, l, r *pg.Node) *pg.Node {
-	return &pg.Node{Node: &pg.Node_AExpr{AExpr: &pg.A_Expr{Kind: pg.A_Expr_Kind_AEXPR_OP, Name: []*pg.Node{strNode(op)}, Lexpr: l, Rexpr: r}}}
 }
 
 // order turns ORDER BY and DISTINCT into the keys of a merge. false: their columns
@@ -215,7 +211,7 @@ func (b *scatter) order() bool {
 	var keys []*pg.Node // of each key, to find equal ones
 	find := func(n *pg.Node) int {
 		for i, k := range keys {
-			if sameNode(k, n) {
+			if sqltree.SameNode(k, n) {
 				return i
 			}
 		}
@@ -230,7 +226,7 @@ func (b *scatter) order() bool {
 		if !ok {
 			return false
 		}
-		keys = append(keys, clone(sort.Node))
+		keys = append(keys, sqltree.Clone(sort.Node))
 		k := OrderKey{Column: at, Desc: sort.SortbyDir == pg.SortByDir_SORTBY_DESC}
 		k.NullsFirst = k.Desc
 		switch sort.SortbyNulls {
@@ -243,7 +239,7 @@ func (b *scatter) order() bool {
 		if b.isHidden(at) && b.a.isVolatile(sort.Node) {
 			// By its name, so that it is evaluated once. Other expressions are the
 			// hidden column's as they stand.
-			sort.Node = columnNode(hiddenName(len(b.hidden) - 1))
+			sort.Node = sqltree.ColumnNode(hiddenName(len(b.hidden) - 1))
 		}
 	}
 	add := func(n *pg.Node, at int) {
@@ -266,9 +262,9 @@ func (b *scatter) order() bool {
 					return false
 				}
 				k = len(keys)
-				add(clone(n), at)
+				add(sqltree.Clone(n), at)
 			}
-			s.DistinctClause[i] = clone(s.SortClause[k].GetSortBy().Node)
+			s.DistinctClause[i] = sqltree.Clone(s.SortClause[k].GetSortBy().Node)
 			last = max(last, k)
 			distinct[k] = true
 		}
@@ -286,7 +282,7 @@ func (b *scatter) order() bool {
 		}
 		for i := range b.q.cols {
 			if !have[i] {
-				add(intNode(int64(i+1)), i)
+				add(sqltree.IntNode(int64(i+1)), i)
 			}
 		}
 		b.combine.Unique = len(b.combine.Order)
@@ -316,8 +312,8 @@ func (b *scatter) column(n *pg.Node) (at int, ok bool) {
 		}
 		return int(v.Ival.GetIval()) - 1, true
 	}
-	stars := anyStar(targets)
-	if slices.ContainsFunc(targets, func(t *pg.Node) bool { return isStar(t) && t.GetResTarget().Val.GetColumnRef() == nil }) {
+	stars := sqltree.AnyStar(targets)
+	if slices.ContainsFunc(targets, func(t *pg.Node) bool { return sqltree.IsStar(t) && t.GetResTarget().Val.GetColumnRef() == nil }) {
 		return 0, false // nobody knows how many columns the fields of a value are
 	}
 	if stars && b.q.open && len(b.q.cols) > 0 {
@@ -329,7 +325,7 @@ func (b *scatter) column(n *pg.Node) (at int, ok bool) {
 		}
 	}
 	if c := n.GetColumnRef(); c != nil {
-		if names := fieldNames(c); len(names) == 1 {
+		if names := sqltree.FieldNames(c); len(names) == 1 {
 			found := -1
 			for i, name := range b.names() {
 				if name == names[0] && found < 0 {
@@ -343,19 +339,19 @@ func (b *scatter) column(n *pg.Node) (at int, ok bool) {
 	}
 	if !stars {
 		for i, t := range targets {
-			if sameNode(t.GetResTarget().GetVal(), n) {
+			if sqltree.SameNode(t.GetResTarget().GetVal(), n) {
 				return i, true
 			}
 		}
 	}
-	b.hidden = append(b.hidden, clone(n))
+	b.hidden = append(b.hidden, sqltree.Clone(n))
 	return -hiddenBase - (len(b.hidden) - 1), true
 }
 
 // names are the names of the output columns.
 func (b *scatter) names() []string {
 	var out []string
-	if anyStar(b.s.TargetList) {
+	if sqltree.AnyStar(b.s.TargetList) {
 		for _, c := range b.q.cols {
 			out = append(out, c.name)
 		}
@@ -372,14 +368,6 @@ func (b *scatter) names() []string {
 	return out
 }
 
-// sameNode compares two expressions but for their places in the text.
-func sameNode(x, y *pg.Node) bool {
-	x, y = clone(x), clone(y)
-	forgetPlaces(x.ProtoReflect())
-	forgetPlaces(y.ProtoReflect())
-	return proto.Equal(x, y)
-}
-
 // scatterSet plans a set operation whose arms all fall apart by shard: UNION ALL,
 // and the others if the arms carry the shard key in the same columns, since then
 // equal rows are on one shard.
@@ -393,7 +381,7 @@ func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 	if !ok || rp.perRun(s, anchors...) {
 		return nil, nil
 	}
-	b := &scatter{a: rp, q: q, s: clone(s), target: target, anchors: anchors}
+	b := &scatter{a: rp, q: q, s: sqltree.Clone(s), target: target, anchors: anchors}
 	b.s.TargetList = nil
 	leftmost := s
 	for leftmost.Op != pg.SetOperation_SETOP_NONE {
@@ -401,7 +389,7 @@ func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 	}
 	for _, sort := range s.SortClause {
 		// Only names and positions of output columns can stand there.
-		if c := sort.GetSortBy().GetNode(); c.GetAConst() == nil && len(fieldNames(c.GetColumnRef())) != 1 {
+		if c := sort.GetSortBy().GetNode(); c.GetAConst() == nil && len(sqltree.FieldNames(c.GetColumnRef())) != 1 {
 			return nil, nil
 		}
 	}
@@ -419,7 +407,7 @@ func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 
 // written is the plan once the query of each shard is there.
 func (b *scatter) written(s *pg.SelectStmt) (*Plan, error) {
-	tree := b.a.clocked(selectNode(s))
+	tree := b.a.clocked(sqltree.SelectNode(s))
 	text, err := b.a.text(tree)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -134,15 +135,6 @@ func (s *scope) resolve(fields []string) column {
 		}
 	}
 	return none
-}
-
-// fieldNames returns the names of a column reference, nil if it is a star.
-func fieldNames(c *pg.ColumnRef) []string {
-	names := strs(c.GetFields())
-	if c == nil || len(names) != len(c.Fields) {
-		return nil
-	}
-	return names
 }
 
 // relation is what a table name in a statement stands for.
@@ -275,7 +267,7 @@ func (it *item) alias(al *pg.Alias) {
 		return
 	}
 	it.name, it.schema = al.Aliasname, ""
-	for i, n := range strs(al.Colnames) {
+	for i, n := range sqltree.Strings(al.Colnames) {
 		if i < len(it.cols) {
 			it.cols[i].name = n
 		} else if it.open {

@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -55,7 +56,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		return
 	}
 	ch := d.change
-	names := strs(c.GetTypeName().GetNames())
+	names := sqltree.Strings(c.GetTypeName().GetNames())
 	for _, n := range c.Constraints {
 		if n.GetConstraint().GetContype() != pg.ConstrType_CONSTR_DEFAULT {
 			continue
@@ -168,7 +169,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 	}
 	switch {
 	case n != x.RawExpr:
-		fail(sqlstate.Refusal("CLV-0521", "a default that casts what %s() gives is not supported", strs(f.Funcname)[len(f.Funcname)-1]).
+		fail(sqlstate.Refusal("CLV-0521", "a default that casts what %s() gives is not supported", sqltree.Strings(f.Funcname)[len(f.Funcname)-1]).
 			WithHint("leave the cast out: the column's type decides"))
 	case v.Source == "nextval":
 		identity := ""
@@ -197,7 +198,7 @@ func (sq *sequenceChange) ownedSequence(table TableName, column, typ string, opt
 	rest := options[:0:0]
 	for _, o := range options {
 		if o.GetDefElem().GetDefname() == "sequence_name" {
-			names := strs(o.GetDefElem().GetArg().GetList().GetItems())
+			names := sqltree.Strings(o.GetDefElem().GetArg().GetList().GetItems())
 			q.Name = names[len(names)-1]
 			if len(names) > 1 {
 				q.Schema = names[len(names)-2]
@@ -277,7 +278,7 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 		q.Increment = 1
 	}
 	if cycle := o["cycle"]; cycle != nil {
-		q.Cycle = optionOn(cycle)
+		q.Cycle = sqltree.OptionOn(cycle)
 	}
 	o.bounds(q, oldType, create)
 	o.starts(q, create)
@@ -294,7 +295,7 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 		q.Cache = n
 	}
 	if by := o["owned_by"]; by != nil {
-		owned = strs(by.Arg.GetList().GetItems())
+		owned = sqltree.Strings(by.Arg.GetList().GetItems())
 	}
 	return restart, owned
 }
@@ -324,7 +325,7 @@ func (o sequenceOptions) number(name string) (int64, bool) {
 	if o[name] == nil || o[name].Arg == nil {
 		return 0, false
 	}
-	text := defText(o[name].Arg)
+	text := sqltree.DefText(o[name].Arg)
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		fail(sqlstate.New(sqlstate.NumericOutOfRange, "value \"%s\" is out of range for type bigint", text))
@@ -335,7 +336,7 @@ func (o sequenceOptions) number(name string) (int64, bool) {
 // typed applies AS.
 func (o sequenceOptions) typed(q *shardmap.Sequence) {
 	if as := o["as"]; as != nil {
-		names := strs(as.Arg.GetTypeName().GetNames())
+		names := sqltree.Strings(as.Arg.GetTypeName().GetNames())
 		last := names[len(names)-1]
 		typ := intNames[last]
 		if typ == "" && castNames[last] == 0 && last != "numeric" {
@@ -542,7 +543,7 @@ func (sq *sequenceChange) dropSequences(d *pg.DropStmt) bool {
 	var changes []SequenceChange
 	others := ""
 	for _, o := range d.Objects {
-		parts := strs(o.GetList().GetItems())
+		parts := sqltree.Strings(o.GetList().GetItems())
 		was := sq.sequenceNamed(parts)
 		if was == nil {
 			others = strings.Join(parts, ".")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -125,7 +126,7 @@ func readOnlyOption(list []*pg.Node) bool {
 	on := false
 	for _, n := range list { // the last one holds
 		if d := n.GetDefElem(); d.GetDefname() == "transaction_read_only" {
-			on = defText(d.Arg) == "1" || defText(d.Arg) == "true"
+			on = sqltree.DefText(d.Arg) == "1" || sqltree.DefText(d.Arg) == "true"
 		}
 	}
 	return on
@@ -223,7 +224,7 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 		case c != nil && c.GetSval() != nil:
 			values = append(values, sqltext.QuoteString(c.GetSval().Sval))
 		case c != nil:
-			values = append(values, defText(n))
+			values = append(values, sqltree.DefText(n))
 		default:
 			// SET TIME ZONE INTERVAL '...' HOUR TO MINUTE
 			if tc := n.GetTypeCast(); tc != nil && int(tc.Location) < len(ss.sql) {
@@ -366,7 +367,7 @@ func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
 	st.Prepared = &Prepared{Name: p.Name}
 	for _, n := range p.Argtypes {
 		t := n.GetTypeName()
-		names := strs(t.GetNames())
+		names := sqltree.Strings(t.GetNames())
 		name := ""
 		if len(names) > 0 {
 			name = names[len(names)-1]

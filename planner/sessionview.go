@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -67,7 +68,7 @@ func nativeCall(n *pg.Node) string {
 	if f == nil || f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || len(f.AggOrder) > 0 {
 		return ""
 	}
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	if len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" {
 		return ""
 	}
@@ -110,7 +111,7 @@ func (mv *madeValues) pidCalls(n *pg.Node) {
 			v.Node = node.Node
 			return
 		}
-		below(m, visit)
+		sqltree.Below(m, visit)
 	}
 	visit(n.ProtoReflect())
 }
@@ -139,7 +140,7 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 	}
 	for i, t := range s.TargetList {
 		r := t.GetResTarget()
-		if c := r.GetVal().GetColumnRef(); c != nil && len(strs(c.Fields)) < len(c.Fields) {
+		if c := r.GetVal().GetColumnRef(); c != nil && len(sqltree.Strings(c.Fields)) < len(c.Fields) {
 			return // columns of an unknown number are before it
 		}
 		name, f := nativeCall(r.GetVal()), r.GetVal().GetFuncCall()

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -93,7 +94,7 @@ func setParams(calls []SetCall) (texts, bools map[int]int) {
 
 // isSetConfig reports whether a call is one of PostgreSQL's set_config() with three arguments.
 func isSetConfig(f *pg.FuncCall) bool {
-	names := strs(f.GetFuncname())
+	names := sqltree.Strings(f.GetFuncname())
 	if len(names) == 0 || len(names) > 2 || names[len(names)-1] != "set_config" || len(names) == 2 && names[0] != "pg_catalog" {
 		return false
 	}
@@ -109,7 +110,7 @@ func (src *sourceText) setArg(n *pg.Node, as string) SetArg {
 	for t := n.GetTypeCast(); t != nil; t = n.GetTypeCast() {
 		name := ""
 		if builtinType(t.TypeName) && len(t.TypeName.Typmods) == 0 {
-			names := strs(t.TypeName.Names)
+			names := sqltree.Strings(t.TypeName.Names)
 			name = names[len(names)-1]
 		}
 		if name != as && !(as == "text" && name == "varchar") {
@@ -149,7 +150,7 @@ func (src *sourceText) literalSpan(c *pg.A_Const) (from, to int) {
 
 // builtinType reports whether a type name is one of PostgreSQL's that every shard has.
 func builtinType(t *pg.TypeName) bool {
-	names := strs(t.GetNames())
+	names := sqltree.Strings(t.GetNames())
 	if len(names) == 0 || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || len(t.ArrayBounds) > 0 || t.Setof || t.PctType {
 		return false
 	}
@@ -167,7 +168,7 @@ func harmless(n *pg.Node, params map[int]bool) bool {
 	case *pg.Node_TypeCast:
 		return builtinType(v.TypeCast.TypeName) && harmless(v.TypeCast.Arg, params)
 	case *pg.Node_FuncCall:
-		names := strs(v.FuncCall.Funcname)
+		names := sqltree.Strings(v.FuncCall.Funcname)
 		if names[len(names)-1] != "current_setting" || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || len(v.FuncCall.Args) == 0 || len(v.FuncCall.Args) > 2 {
 			return false
 		}

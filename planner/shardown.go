@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -48,8 +49,8 @@ func ownCall(m proto.Message) string {
 			return "current_catalog"
 		}
 	case *pg.FuncCall:
-		names := strs(v.Funcname)
-		name := callName(v)
+		names := sqltree.Strings(v.Funcname)
+		name := sqltree.CallName(v)
 		if len(names) > 1 && names[len(names)-2] != "pg_catalog" {
 			return ""
 		}
@@ -78,7 +79,7 @@ func textual(typ string) bool {
 }
 
 func typeBase(n *pg.TypeName) string {
-	names := strs(n.GetNames())
+	names := sqltree.Strings(n.GetNames())
 	if len(names) == 0 || len(n.GetArrayBounds()) > 0 {
 		return ""
 	}
@@ -90,7 +91,7 @@ func typeBase(n *pg.TypeName) string {
 func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 	const number = "the OID of an object"
 	column := func(n *pg.Node) string {
-		if names := fieldNames(n.GetColumnRef()); len(names) > 0 && t != nil {
+		if names := sqltree.FieldNames(n.GetColumnRef()); len(names) > 0 && t != nil {
 			return keyColumnOrUnknown(t, names[len(names)-1]).Type
 		}
 		return ""
@@ -137,7 +138,7 @@ func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 				}
 				for _, arg := range f.Args {
 					to := ""
-					if configured[callName(f)] {
+					if configured[sqltree.CallName(f)] {
 						to = "text"
 					}
 					visit(arg, to)
@@ -151,7 +152,7 @@ func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 		} else if what = ownCall(m.Interface()); what != "" {
 			return
 		}
-		below(m, inside)
+		sqltree.Below(m, inside)
 	}
 	visit(e, typ)
 	return what
@@ -171,4 +172,32 @@ func ShardOwn(text, typ string) string {
 		return state
 	}
 	return shardOwn(s.TargetList[0].GetResTarget().GetVal(), typ, nil)
+}
+
+// usesShardState reports whether a tree reads what differs from shard to shard and
+// is no row of a table: the statement's start, system columns.
+func usesShardState(m proto.Message) bool { return shardState(m) != "" }
+
+// shardState is the first of these, a function with brackets.
+func shardState(m proto.Message) string {
+	found := ""
+	sqltree.Inspect(m, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.FuncCall:
+			switch name := sqltree.CallName(v); name {
+			case "statement_timestamp", "pg_backend_pid", "pg_postmaster_start_time", "pg_conf_load_time", "pg_is_in_recovery", "inet_server_addr", "inet_server_port",
+				"inet_client_addr", "inet_client_port":
+				found = name + "()"
+			}
+		case *pg.ColumnRef:
+			if names := sqltree.Strings(v.Fields); len(names) == len(v.Fields) {
+				switch name := names[len(names)-1]; name {
+				case "ctid", "xmin", "xmax", "cmin", "cmax", "tableoid":
+					found = name
+				}
+			}
+		}
+		return found == ""
+	})
+	return found
 }

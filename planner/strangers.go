@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -58,7 +59,7 @@ func ownershipSites(tree *pg.Node, text string, uses ...*use) *ownershipFilter {
 	for _, u := range uses {
 		found := false
 		nth := 0
-		eachRangeVar(tree.ProtoReflect(), func(v *pg.RangeVar) {
+		sqltree.EachRangeVar(tree.ProtoReflect(), func(v *pg.RangeVar) {
 			if v.Location == u.ref.Location && v.Relname == u.ref.Relname {
 				o.sites, found = append(o.sites, site{nth, u.rel.table}), true
 			}
@@ -252,7 +253,7 @@ func (o *ownershipFilter) mark() error {
 	}
 	r := &restriction{tables: map[*pg.RangeVar]*shardmap.Table{}}
 	nth := 0
-	eachRangeVar(tree.ProtoReflect(), func(v *pg.RangeVar) {
+	sqltree.EachRangeVar(tree.ProtoReflect(), func(v *pg.RangeVar) {
 		for _, p := range o.sites {
 			if p.nth == nth {
 				r.tables[v] = p.table
@@ -261,7 +262,7 @@ func (o *ownershipFilter) mark() error {
 		nth++
 	})
 	r.statement(tree.Stmts[0].Stmt)
-	text, ok := restate(tree.Stmts[0].Stmt)
+	text, ok := sqltree.Restate(tree.Stmts[0].Stmt)
 	if !ok || len(r.tables) > 0 {
 		return lost
 	}
@@ -309,7 +310,7 @@ func (r *restriction) condition(t *shardmap.Table, name string, columns []string
 		all = append(all, name+"."+sqltext.QuoteAlways(k))
 	}
 	r.columns = append(r.columns, all)
-	call := &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{strNode(markName + itoa(len(r.columns)-1))}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
+	call := &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{sqltree.StringNode(markName + itoa(len(r.columns)-1))}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
 	return &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_NOT_EXPR, Args: []*pg.Node{call}}}}
 }
 
@@ -319,7 +320,7 @@ func (r *restriction) visible(v *pg.RangeVar, twin bool) *pg.Node {
 	delete(r.tables, v)
 	switch {
 	case v.Alias != nil:
-		return r.condition(t, sqltext.QuoteAlways(v.Alias.Aliasname), strs(v.Alias.Colnames))
+		return r.condition(t, sqltext.QuoteAlways(v.Alias.Aliasname), sqltree.Strings(v.Alias.Colnames))
 	case twin && v.Schemaname != "":
 		return r.condition(t, sqltext.QuoteAlways(v.Schemaname)+"."+sqltext.QuoteAlways(v.Relname), nil)
 	}
@@ -330,7 +331,7 @@ func (r *restriction) visible(v *pg.RangeVar, twin bool) *pg.Node {
 func (r *restriction) subquery(v *pg.RangeVar) *pg.Node {
 	t := r.tables[v]
 	delete(r.tables, v)
-	from := clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
+	from := sqltree.Clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
 	from.Alias = &pg.Alias{Aliasname: relationAlias}
 	alias := v.Alias
 	if alias == nil {
@@ -338,37 +339,37 @@ func (r *restriction) subquery(v *pg.RangeVar) *pg.Node {
 	}
 	star := &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}
 	return &pg.Node{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Alias: alias,
-		Subquery: selectOf([]*pg.Node{star}, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, []*pg.Node{r.condition(t, sqltext.QuoteAlways(relationAlias), nil)})}}}
+		Subquery: sqltree.SelectOf([]*pg.Node{star}, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, []*pg.Node{r.condition(t, sqltext.QuoteAlways(relationAlias), nil)})}}}
 }
 
 // statement restricts the tables of a statement at the levels where they stand.
 func (r *restriction) statement(n *pg.Node) {
-	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
+	sqltree.Descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			names := map[string]int{}
 			for _, f := range v.FromClause {
-				eachFrom(f, false, func(n *pg.Node, _ bool) { names[n.GetRangeVar().Relname]++ })
+				sqltree.EachFrom(f, false, func(n *pg.Node, _ bool) { names[n.GetRangeVar().Relname]++ })
 			}
 			for _, f := range v.FromClause {
-				eachFrom(f, false, func(n *pg.Node, hidden bool) {
+				sqltree.EachFrom(f, false, func(n *pg.Node, hidden bool) {
 					t := n.GetRangeVar()
 					switch {
 					case r.tables[t] == nil:
 					case hidden:
 						proto.Merge(reset(n), r.subquery(t))
 					default:
-						v.WhereClause = both(v.WhereClause, r.visible(t, names[t.Relname] > 1))
+						v.WhereClause = sqltree.And(v.WhereClause, r.visible(t, names[t.Relname] > 1))
 					}
 				})
 			}
 		case *pg.UpdateStmt:
 			if r.tables[v.Relation] != nil {
-				v.WhereClause = both(v.WhereClause, r.visible(v.Relation, false))
+				v.WhereClause = sqltree.And(v.WhereClause, r.visible(v.Relation, false))
 			}
 		case *pg.DeleteStmt:
 			if r.tables[v.Relation] != nil {
-				v.WhereClause = both(v.WhereClause, r.visible(v.Relation, false))
+				v.WhereClause = sqltree.And(v.WhereClause, r.visible(v.Relation, false))
 			}
 		case *pg.MergeStmt:
 			if s := v.SourceRelation.GetRangeVar(); r.tables[s] != nil {
@@ -379,14 +380,14 @@ func (r *restriction) statement(n *pg.Node) {
 				for _, w := range v.MergeWhenClauses {
 					if c := w.GetMergeWhenClause(); c.MatchKind != pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_TARGET {
 						r.tables[v.Relation] = t
-						c.Condition = both(c.Condition, r.visible(v.Relation, false))
+						c.Condition = sqltree.And(c.Condition, r.visible(v.Relation, false))
 					}
 				}
 				delete(r.tables, v.Relation)
 			}
 		case *pg.CopyStmt:
 			if t := r.tables[v.Relation]; t != nil {
-				cols := strs(v.Attlist)
+				cols := sqltree.Strings(v.Attlist)
 				if len(cols) == 0 {
 					for i := range t.Columns {
 						if !t.Columns[i].Computed {
@@ -396,12 +397,12 @@ func (r *restriction) statement(n *pg.Node) {
 				}
 				var out []*pg.Node
 				for _, c := range cols {
-					out = append(out, columnNode(relationAlias, c))
+					out = append(out, sqltree.ColumnNode(relationAlias, c))
 				}
 				q := r.subquery(v.Relation).GetRangeSubselect().Subquery
 				q.GetSelectStmt().TargetList = nil
 				for _, o := range out {
-					q.GetSelectStmt().TargetList = append(q.GetSelectStmt().TargetList, targetNode(o, ""))
+					q.GetSelectStmt().TargetList = append(q.GetSelectStmt().TargetList, sqltree.TargetNode(o, ""))
 				}
 				v.Query, v.Relation, v.Attlist = q, nil, nil
 			}
@@ -410,36 +411,7 @@ func (r *restriction) statement(n *pg.Node) {
 	})
 }
 
-// eachFrom calls f for the tables of an element of FROM, not for those of
-// subqueries. hidden: an alias of a join hides the table's name.
-func eachFrom(n *pg.Node, hidden bool, f func(n *pg.Node, hidden bool)) {
-	switch v := n.GetNode().(type) {
-	case *pg.Node_RangeVar:
-		f(n, hidden)
-	case *pg.Node_JoinExpr:
-		hidden = hidden || v.JoinExpr.Alias != nil
-		eachFrom(v.JoinExpr.Larg, hidden, f)
-		eachFrom(v.JoinExpr.Rarg, hidden, f)
-	case *pg.Node_RangeTableSample:
-		if v.RangeTableSample.Relation.GetRangeVar() != nil && !hidden {
-			f(v.RangeTableSample.Relation, false)
-		}
-	}
-}
-
 func reset(n *pg.Node) *pg.Node {
 	proto.Reset(n)
 	return n
-}
-
-// both is two conditions AND-ed, as the parser writes it.
-func both(a, b *pg.Node) *pg.Node {
-	if a == nil {
-		return b
-	}
-	args := []*pg.Node{a}
-	if e := a.GetBoolExpr(); e != nil && e.Boolop == pg.BoolExprType_AND_EXPR {
-		args = slices.Clone(e.Args)
-	}
-	return &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_AND_EXPR, Args: append(args, b)}}}
 }

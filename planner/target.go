@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -135,7 +136,7 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 	var out []*fact
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP:
-		switch op := operator(e); op {
+		switch op := sqltree.Operator(e); op {
 		case "<", "<=", ">", ">=":
 			if x := one(e.Lexpr, e.Rexpr, op); x != nil {
 				out = append(out, x)

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -129,7 +130,7 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 		d := o.GetDefElem()
 		switch d.GetDefname() {
 		case "language":
-			language = defText(d.Arg)
+			language = sqltree.DefText(d.Arg)
 			checkLanguage(language)
 		case "as":
 			if list := d.Arg.GetList().GetItems(); len(list) == 1 {
@@ -140,7 +141,7 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 				WithHint("make the function in another schema"))
 		}
 	}
-	name := strs(f.Funcname)[1]
+	name := sqltree.Strings(f.Funcname)[1]
 	if own := isBuiltin(name); own {
 		fail(sqlstate.Refusal("CLV-0826", "a function in pg_temp with the name of one of PostgreSQL's own (%s) is not supported", name).
 			WithHint("give it another name"))
@@ -175,7 +176,7 @@ func (fx *effects) tempCall(names []string) {
 // dropTemp is DROP of functions, if all of them are in pg_temp.
 func (ch *schemaChange) dropTemp(d *pg.DropStmt, tag string) bool {
 	for _, o := range d.Objects {
-		if !inTemp(strs(o.GetObjectWithArgs().GetObjname())) {
+		if !inTemp(sqltree.Strings(o.GetObjectWithArgs().GetObjname())) {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -31,7 +32,7 @@ func typesOf(n *pg.Node) []string {
 			note(list[k-1])
 		}
 	}
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.Node: // of the many rows of an INSERT most are these
 			switch v.Node.(type) {
@@ -39,16 +40,16 @@ func typesOf(n *pg.Node) []string {
 				return false
 			}
 		case *pg.TypeName:
-			list := strs(v.Names)
+			list := sqltree.Strings(v.Names)
 			if v.PctType && len(list) > 0 { // t.column%TYPE
 				list = list[:len(list)-1]
 			}
 			names(list)
-			if len(v.Names) > 0 && strs(v.Names)[len(v.Names)-1] == "regtype" {
+			if len(v.Names) > 0 && sqltree.Strings(v.Names)[len(v.Names)-1] == "regtype" {
 				note(AnyType)
 			}
 		case *pg.FuncCall:
-			if name := callName(v); name == "to_regtype" || name == "regtype" {
+			if name := sqltree.CallName(v); name == "to_regtype" || name == "regtype" {
 				note(AnyType)
 			}
 		case *pg.DoStmt:
@@ -70,7 +71,7 @@ func changedTypes(n *pg.Node) (changed [][]string, tag string) {
 		return k == pg.ObjectType_OBJECT_TYPE || k == pg.ObjectType_OBJECT_DOMAIN
 	}
 	word := func(k pg.ObjectType) string { return strings.TrimPrefix(k.String(), "OBJECT_") }
-	list := func(n *pg.Node) []string { return strs(n.GetList().GetItems()) }
+	list := func(n *pg.Node) []string { return sqltree.Strings(n.GetList().GetItems()) }
 	row := func(v *pg.RangeVar) []string {
 		if v.GetSchemaname() == "" {
 			return []string{v.GetRelname()}
@@ -79,9 +80,9 @@ func changedTypes(n *pg.Node) (changed [][]string, tag string) {
 	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_AlterDomainStmt:
-		return [][]string{strs(v.AlterDomainStmt.TypeName)}, "ALTER DOMAIN"
+		return [][]string{sqltree.Strings(v.AlterDomainStmt.TypeName)}, "ALTER DOMAIN"
 	case *pg.Node_AlterEnumStmt:
-		return [][]string{strs(v.AlterEnumStmt.TypeName)}, "ALTER TYPE"
+		return [][]string{sqltree.Strings(v.AlterEnumStmt.TypeName)}, "ALTER TYPE"
 	case *pg.Node_AlterTableStmt:
 		if v.AlterTableStmt.Objtype == pg.ObjectType_OBJECT_TYPE {
 			return [][]string{row(v.AlterTableStmt.Relation)}, "ALTER TYPE"
@@ -106,16 +107,16 @@ func changedTypes(n *pg.Node) (changed [][]string, tag string) {
 	case *pg.Node_DropStmt:
 		if d := v.DropStmt; ofType(d.RemoveType) {
 			for _, o := range d.Objects {
-				changed = append(changed, strs(o.GetTypeName().GetNames()))
+				changed = append(changed, sqltree.Strings(o.GetTypeName().GetNames()))
 			}
 			return changed, "DROP " + word(d.RemoveType)
 		}
 	case *pg.Node_CommentStmt:
 		switch c := v.CommentStmt; {
 		case ofType(c.Objtype):
-			return [][]string{strs(c.Object.GetTypeName().GetNames())}, "COMMENT"
+			return [][]string{sqltree.Strings(c.Object.GetTypeName().GetNames())}, "COMMENT"
 		case c.Objtype == pg.ObjectType_OBJECT_DOMCONSTRAINT && len(c.Object.GetList().GetItems()) > 0:
-			return [][]string{strs(c.Object.GetList().Items[0].GetTypeName().GetNames())}, "COMMENT"
+			return [][]string{sqltree.Strings(c.Object.GetList().Items[0].GetTypeName().GetNames())}, "COMMENT"
 		}
 	case *pg.Node_GrantStmt:
 		if g := v.GrantStmt; ofType(g.Objtype) && g.Targtype == pg.GrantTargetType_ACL_TARGET_OBJECT {
@@ -174,7 +175,7 @@ func (ch *schemaChange) changesTempTypes(n *pg.Node) bool {
 func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_CreateEnumStmt:
-		return ch.tempType(strs(v.CreateEnumStmt.TypeName), "CREATE TYPE")
+		return ch.tempType(sqltree.Strings(v.CreateEnumStmt.TypeName), "CREATE TYPE")
 	case *pg.Node_CompositeTypeStmt:
 		r := v.CompositeTypeStmt.Typevar
 		if !ch.tempType([]string{r.GetSchemaname(), r.GetRelname()}, "CREATE TYPE") {
@@ -183,7 +184,7 @@ func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 		ch.st.Temp = r.Relname // it is a relation as well
 		return true
 	case *pg.Node_CreateRangeStmt:
-		names := strs(v.CreateRangeStmt.TypeName)
+		names := sqltree.Strings(v.CreateRangeStmt.TypeName)
 		if !inTemp(names) {
 			return false
 		}
@@ -197,7 +198,7 @@ func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 		}
 		return ch.tempType(names, "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
-		names := strs(v.CreateDomainStmt.Domainname)
+		names := sqltree.Strings(v.CreateDomainStmt.Domainname)
 		if !inTemp(names) {
 			return false
 		}

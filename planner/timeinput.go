@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // PostgreSQL reads a literal while it analyses a statement. A special date/time input ('now', 'today', 'tomorrow',
@@ -48,7 +49,7 @@ func (p *Planner) TimeInputs(sql string) *TimeInputs {
 	a := p.analyzer(sql, nil, nil)
 	leader := sharedLiterals(n)
 	params, paths := map[*pg.A_Const]int{}, map[*pg.A_Const]bool{}
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.ParamRef:
 			t.Params = max(t.Params, int(v.Number))
@@ -83,11 +84,11 @@ func (p *Planner) TimeInputs(sql string) *TimeInputs {
 		t.Literals = append(t.Literals, TimeLiteral{From: a.tokens()[i].Start, To: to, Text: c.GetSval().Sval, Param: params[at]})
 		return paramRef(params[at])
 	}
-	replace(n, func(n *pg.Node) *pg.Node {
+	sqltree.Replace(n, func(n *pg.Node) *pg.Node {
 		// timestamptz('now') is a cast, but timestamptz($1) is a call of one of several functions.
 		if f := n.GetFuncCall(); f != nil && castCall(f) == wordsAlone {
 			if p := param(f.Args[0].GetAConst()); p != nil {
-				return castNode(p, callName(f), nil)
+				return sqltree.CastNode(p, sqltree.CallName(f), nil)
 			}
 		}
 		if p := param(n.GetAConst()); p != nil {
@@ -98,7 +99,7 @@ func (p *Planner) TimeInputs(sql string) *TimeInputs {
 	if len(t.Literals) == 0 {
 		return nil
 	}
-	t.Ask, _ = restate(n)
+	t.Ask, _ = sqltree.Restate(n)
 	return t
 }
 
@@ -146,7 +147,7 @@ func hasWord(s string) bool {
 // query groups or sorts, and of the same expressions in its output, which PostgreSQL compares as wholes.
 func sharedLiterals(n *pg.Node) map[*pg.A_Const]*pg.A_Const {
 	leader := map[*pg.A_Const]*pg.A_Const{}
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		s, ok := m.(*pg.SelectStmt)
 		if !ok || len(s.GroupClause)+len(s.SortClause)+len(s.DistinctClause) == 0 {
 			return true
@@ -159,7 +160,7 @@ func sharedLiterals(n *pg.Node) map[*pg.A_Const]*pg.A_Const {
 			}
 			same := func(m proto.Message) bool {
 				n, ok := m.(*pg.Node)
-				if !ok || n == key || !sameNode(n, key) {
+				if !ok || n == key || !sqltree.SameNode(n, key) {
 					return true
 				}
 				for i, c := range inputLiterals(n) {
@@ -170,7 +171,7 @@ func sharedLiterals(n *pg.Node) map[*pg.A_Const]*pg.A_Const {
 				return false
 			}
 			for _, list := range [][]*pg.Node{s.TargetList, s.GroupClause, s.DistinctClause, s.SortClause, {s.HavingClause}} {
-				inspectAll(list, same)
+				sqltree.InspectAll(list, same)
 			}
 		}
 		return true
@@ -180,7 +181,7 @@ func sharedLiterals(n *pg.Node) map[*pg.A_Const]*pg.A_Const {
 
 // inputLiterals are the literals below a node that may be special inputs.
 func inputLiterals(n *pg.Node) (list []*pg.A_Const) {
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.A_Const); ok && c.GetSval() != nil && MayBeTimeInput(c.GetSval().Sval) {
 			list = append(list, c)
 		}

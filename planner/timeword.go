@@ -9,12 +9,14 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // A string that PostgreSQL reads as a time may be a word for the time of the
 // transaction: WHERE at < 'now', VALUES ('today'). Each shard has a transaction of its
 // own, so that where the string's type is certain it becomes a cast, which is known to
-// depend on the time (clockLiteral).
+// depend on the time (ClockLiteral).
 
 // TimeTypes are the types that know such words, by OID.
 var TimeTypes = map[uint32]string{oidDate: "date", oidTime: "time", oidTimestamp: "timestamp", oidTimestmpz: "timestamptz", oidTimetz: "timetz"}
@@ -161,7 +163,7 @@ func MayReadTime(oid uint32) (alone, inside bool) {
 
 // readsType is that of a type by its name.
 func (ty *typer) readsType(n *pg.TypeName) reads {
-	names := strs(n.GetNames())
+	names := sqltree.Strings(n.GetNames())
 	if len(names) == 0 || n.Setof || n.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden()) {
 		return readsUnsure
 	}
@@ -180,7 +182,7 @@ func (ty *typer) readsType(n *pg.TypeName) reads {
 // hasTimeWord reports whether a tree has one of the words as a string of its own.
 func hasTimeWord(m proto.Message) bool {
 	found := false
-	inspect(m, func(m proto.Message) bool {
+	sqltree.Inspect(m, func(m proto.Message) bool {
 		if c, ok := m.(*pg.A_Const); ok && c.GetSval() != nil {
 			found = found || HasTimeWord(c.GetSval().Sval)
 		}

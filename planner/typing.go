@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // OIDs of pg_type.dat that the planner reasons about; see also route.go.
@@ -40,7 +41,7 @@ type typer struct{ namespace }
 func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
-		if names := fieldNames(v.ColumnRef); names != nil {
+		if names := sqltree.FieldNames(v.ColumnRef); names != nil {
 			return sc.resolve(names).oid
 		}
 	case *pg.Node_AConst:
@@ -58,7 +59,7 @@ func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 		return oidUnknown
 	case *pg.Node_TypeCast:
 		t := v.TypeCast.TypeName
-		names := strs(t.GetNames())
+		names := sqltree.Strings(t.GetNames())
 		if len(t.GetArrayBounds()) > 0 || t.GetSetof() || t.GetPctType() || len(names) == 0 {
 			return 0
 		}
@@ -85,7 +86,7 @@ func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 
 // onlyBuiltin reports whether a call can only mean a function of PostgreSQL's.
 func (ns *namespace) onlyBuiltin(f *pg.FuncCall) bool {
-	names := strs(f.Funcname)
+	names := sqltree.Strings(f.Funcname)
 	return len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ns.hidden() && !ns.hasFunction(names[0])
 }
 
@@ -105,7 +106,7 @@ func (ty *typer) callType(f *pg.FuncCall, sc *scope) uint32 {
 	if !ty.onlyBuiltin(f) || f.AggWithinGroup { // what stands in ORDER BY counts too
 		return 0
 	}
-	name := callName(f)
+	name := sqltree.CallName(f)
 	in, ok := ty.argumentTypes(f, sc)
 	if !ok {
 		return anyResult(name)
@@ -126,7 +127,7 @@ func (ty *typer) callType(f *pg.FuncCall, sc *scope) uint32 {
 // noteSteady notes a call that means no volatile function, though others of the name are: AT TIME ZONE is volatile for a
 // time of day with a zone only.
 func (ty *typer) noteSteady(f *pg.FuncCall, sc *scope) {
-	if !ty.onlyBuiltin(f) || !someVolatile(callName(f)) {
+	if !ty.onlyBuiltin(f) || !someVolatile(sqltree.CallName(f)) {
 		return
 	}
 	in, ok := ty.argumentTypes(f, sc)
@@ -135,7 +136,7 @@ func (ty *typer) noteSteady(f *pg.FuncCall, sc *scope) {
 	}
 	found := false
 	for v := pgcatalog.Oldest; v <= pgcatalog.Newest; v++ {
-		if k, _ := pgcatalog.Of(v).Call(callName(f), in, f.FuncVariadic); k != nil {
+		if k, _ := pgcatalog.Of(v).Call(sqltree.CallName(f), in, f.FuncVariadic); k != nil {
 			if k.Function == nil || k.Function.Volatile == 'v' {
 				return
 			}
@@ -193,7 +194,7 @@ func known(typeIn func(c pgcatalog.Catalog) uint32) uint32 {
 // operatorType is the type of the result of an operator of PostgreSQL's. A user may have made others: one is certain if
 // it takes just the types of its operands, if these are numbers, or if one of them is a literal.
 func (ty *typer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
-	op := operator(e)
+	op := sqltree.Operator(e)
 	nullif := e.Kind == pg.A_Expr_Kind_AEXPR_NULLIF
 	if e.Kind != pg.A_Expr_Kind_AEXPR_OP && !nullif || op == "" || ty.hidden() {
 		return 0
@@ -266,17 +267,17 @@ func (ty *typer) commonType(list []*pg.Node, sc *scope) uint32 {
 // its columns are, and it casts to no other.
 func (ty *typer) ownTypes(n *pg.Node, sc *scope) bool {
 	ok := true
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.ColumnRef:
-			names := fieldNames(v)
+			names := sqltree.FieldNames(v)
 			c := column{}
 			if names != nil {
 				c = sc.resolve(names)
 			}
 			ok = ok && c.oid != 0 && c.oid < firstUserOID
 		case *pg.TypeName:
-			names := strs(v.Names)
+			names := sqltree.Strings(v.Names)
 			ok = ok && len(names) > 0 && castOIDs[names[len(names)-1]] != 0 && (len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden())
 		case *pg.SelectStmt:
 			ok = false

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -258,12 +259,12 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 		}
 		views[name] = r.view
 	}
-	inspect(tree, func(m proto.Message) bool {
+	sqltree.Inspect(tree, func(m proto.Message) bool {
 		f, ok := m.(*pg.FuncCall)
-		if !ok || callName(f) != "pg_typeof" || len(f.Args) != 1 {
+		if !ok || sqltree.CallName(f) != "pg_typeof" || len(f.Args) != 1 {
 			return true
 		}
-		names := fieldNames(f.Args[0].GetColumnRef())
+		names := sqltree.FieldNames(f.Args[0].GetColumnRef())
 		if len(names) != 1 || views[names[0]] == nil {
 			return true
 		}
@@ -296,7 +297,7 @@ func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []sqltext.Edit) {
 		}
 	}
 	var long []*pg.ColumnRef
-	inspect(tree, func(m proto.Message) bool {
+	sqltree.Inspect(tree, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.Alias:
 			taken[v.Aliasname] = true
@@ -358,7 +359,7 @@ func (ch *schemaChange) createView(v *pg.ViewStmt) {
 // readsNoSettings refuses a view of pg_settings. An UPDATE through it is a SET of any setting (the rule pg_settings_u of
 // system_views.sql), in a session of the shard's that other clients get next.
 func (ns *namespace) readsNoSettings(query *pg.Node) {
-	inspect(query, func(m proto.Message) bool {
+	sqltree.Inspect(query, func(m proto.Message) bool {
 		if v, ok := m.(*pg.RangeVar); ok && v.Relname == "pg_settings" && ns.relation(v).catalog {
 			fail(sqlstate.Refusal("CLV-0720", "a view of pg_settings is not supported").
 				WithHint("read pg_settings itself, or use SHOW and current_setting()"))

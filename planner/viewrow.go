@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -66,7 +67,7 @@ type viewRows struct {
 // named reports whether one of the names stands alone somewhere, or with a star.
 func (w *viewRows) named(tree *pg.ParseResult) bool {
 	found := false
-	inspect(tree, func(m proto.Message) bool {
+	sqltree.Inspect(tree, func(m proto.Message) bool {
 		if c, ok := m.(*pg.ColumnRef); ok && w.views[rowName(c)] != nil {
 			found = true
 		}
@@ -95,13 +96,13 @@ func (w *viewRows) columns(tree *pg.ParseResult) {
 		taken(name)
 	}
 	queries := map[string]bool{}
-	inspect(tree, func(m proto.Message) bool {
+	sqltree.Inspect(tree, func(m proto.Message) bool {
 		if c, ok := m.(*pg.CommonTableExpr); ok {
 			queries[c.Ctename] = true
 		}
 		return true
 	})
-	inspect(tree, func(m proto.Message) bool {
+	sqltree.Inspect(tree, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.ResTarget:
 			taken(v.Name)
@@ -109,11 +110,11 @@ func (w *viewRows) columns(tree *pg.ParseResult) {
 			taken(v.Colname)
 		case *pg.CommonTableExpr:
 			relation(v.Ctename)
-			for _, n := range strs(v.Aliascolnames) {
+			for _, n := range sqltree.Strings(v.Aliascolnames) {
 				taken(n)
 			}
 		case *pg.Alias:
-			for _, n := range strs(v.Colnames) {
+			for _, n := range sqltree.Strings(v.Colnames) {
 				taken(n)
 			}
 		case *pg.RangeSubselect:
@@ -122,7 +123,7 @@ func (w *viewRows) columns(tree *pg.ParseResult) {
 			relation(v.Alias.GetAliasname())
 			for _, f := range v.Functions { // its column is called like it
 				for _, item := range f.GetList().GetItems() {
-					taken(callName(item.GetFuncCall()))
+					taken(sqltree.CallName(item.GetFuncCall()))
 				}
 			}
 		case *pg.JoinExpr:
@@ -166,7 +167,7 @@ func viewColumns(p *Planner, v *shardmap.View) (names []string, ok bool) {
 	for s.GetOp() != pg.SetOperation_SETOP_NONE {
 		s = s.Larg
 	}
-	if s == nil || len(s.TargetList) == 0 || anyStar(s.TargetList) {
+	if s == nil || len(s.TargetList) == 0 || sqltree.AnyStar(s.TargetList) {
 		return nil, false
 	}
 	for _, n := range s.TargetList {
@@ -202,14 +203,14 @@ func (w *viewRows) node(m protoreflect.Message, holder proto.Message) {
 			return // its ORDER BY has names of outputs
 		}
 	case *pg.FuncCall:
-		if callName(v) == "pg_typeof" && len(v.Args) == 1 && len(fieldNames(v.Args[0].GetColumnRef())) == 1 {
+		if sqltree.CallName(v) == "pg_typeof" && len(v.Args) == 1 && len(sqltree.FieldNames(v.Args[0].GetColumnRef())) == 1 {
 			return // see typesOfViews
 		}
 	}
 	if _, wrapper := m.Interface().(*pg.Node); !wrapper {
 		holder = m.Interface()
 	}
-	below(m, func(m protoreflect.Message) { w.node(m, holder) })
+	sqltree.Below(m, func(m protoreflect.Message) { w.node(m, holder) })
 }
 
 // viewRow is the cast in what rowsOfViews writes, which casts no value; nil for anything else.

@@ -3,6 +3,7 @@ package planner
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -22,7 +23,7 @@ func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
 	if bare && len(s.TargetList) == 1 && len(s.FromClause) == 0 {
 		t := s.TargetList[0].GetResTarget()
 		if f := t.GetVal().GetFuncCall(); f != nil {
-			if names := strs(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
+			if names := sqltree.Strings(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
 				ss.call(f, names[1], t.Name)
 				return true
 			}
@@ -45,9 +46,9 @@ func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
 			return false
 		}
 		if f := items[0].GetFuncCall(); f != nil {
-			if names := strs(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
+			if names := sqltree.Strings(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
 				column := r.Alias.GetAliasname()
-				if cols := strs(r.Alias.GetColnames()); len(cols) > 0 {
+				if cols := sqltree.Strings(r.Alias.GetColnames()); len(cols) > 0 {
 					column = cols[0]
 				}
 				ss.call(f, names[1], column)
@@ -89,12 +90,12 @@ func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
 			return CallArg{Null: true}
 		}
 		if v.AConst.GetBsval() == nil {
-			return CallArg{Text: defText(n)}
+			return CallArg{Text: sqltree.DefText(n)}
 		}
 	case *pg.Node_TypeCast:
 		return ss.callArg(v.TypeCast.Arg, fn)
 	case *pg.Node_AExpr:
-		if v.AExpr.Lexpr == nil && operator(v.AExpr) == "-" {
+		if v.AExpr.Lexpr == nil && sqltree.Operator(v.AExpr) == "-" {
 			arg := ss.callArg(v.AExpr.Rexpr, fn)
 			if arg.Param == 0 && !arg.Null && arg.Array == nil && arg.Text != "" && arg.Text[0] >= '0' && arg.Text[0] <= '9' {
 				arg.Text = "-" + arg.Text

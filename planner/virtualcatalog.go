@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -37,10 +38,10 @@ var positive = wordSet("= ~ ~* ~~ ~~*")
 // schema's objects or a parameter, or it casts the name of one to regclass and its like.
 func asksVirtual(n *pg.Node) bool {
 	asks := false
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.A_Expr:
-			if positive[operator(v)] && v.Lexpr != nil {
+			if positive[sqltree.Operator(v)] && v.Lexpr != nil {
 				asks = asks || comparesVirtual(v.Lexpr, v.Rexpr) || comparesVirtual(v.Rexpr, v.Lexpr)
 			}
 		case *pg.TypeCast:
@@ -54,10 +55,10 @@ func asksVirtual(n *pg.Node) bool {
 // comparesVirtual reports whether side has a column that value compares with the schema or an object of it.
 func comparesVirtual(side, value *pg.Node) bool {
 	schema, object := false, false
-	inspect(side, func(m proto.Message) bool {
+	sqltree.Inspect(side, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.ColumnRef:
-			if names := fieldNames(v); len(names) > 0 {
+			if names := sqltree.FieldNames(v); len(names) > 0 {
 				schema, object = schema || schemaColumns[names[len(names)-1]], object || objectColumns[names[len(names)-1]]
 			}
 		case *pg.SubLink:
@@ -69,7 +70,7 @@ func comparesVirtual(side, value *pg.Node) bool {
 		return false
 	}
 	found := false
-	inspect(value, func(m proto.Message) bool {
+	sqltree.Inspect(value, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.ParamRef:
 			found = true
@@ -95,7 +96,7 @@ func namesObjects(text string) bool {
 
 // virtualObject is the number of the schema or of an object of it that a cast names: 'cleave.shards'::regclass.
 func virtualObject(c *pg.TypeCast) int {
-	names := strs(c.TypeName.GetNames())
+	names := sqltree.Strings(c.TypeName.GetNames())
 	if len(names) == 0 {
 		return 0
 	}
@@ -156,7 +157,7 @@ func jsonLiteral(v any) string {
 // describedCalls has functions of the catalogue that take an object's OID say of the schema's objects what there
 // is to say. The argument stays where it is, since other changes may be in it.
 func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []sqltext.Edit) {
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if _, ok := m.(*pg.RangeFunction); ok {
 			return false // not an expression
 		}
@@ -195,7 +196,7 @@ func (ns *namespace) hasFunction(name string) bool {
 
 // castObjects puts the numbers of the schema's objects in the place of their names in casts to regclass and its like.
 func (src *sourceText) castObjects(n *pg.Node) (edits []sqltext.Edit) {
-	inspect(n, func(m proto.Message) bool {
+	sqltree.Inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.TypeCast); ok {
 			if oid := virtualObject(c); oid != 0 {
 				if i := src.tokenAt(c.Arg.GetAConst().Location); i >= 0 {

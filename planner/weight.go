@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -76,7 +77,7 @@ func (s *with) of(r *pg.RangeVar) (int, bool) {
 // tables counts the tables below a node; one is what a name that is no WITH query's counts.
 func (w *definitions) tables(m proto.Message, in *with, one func(*pg.RangeVar) int) (n int) {
 	add := func(more int) { n = min(n+more, weightMax+1) }
-	inspect(m, func(m2 proto.Message) bool {
+	sqltree.Inspect(m, func(m2 proto.Message) bool {
 		if r, ok := m2.(*pg.RangeVar); ok {
 			adds, named := in.of(r)
 			if !named {
@@ -100,7 +101,7 @@ func (w *definitions) tables(m proto.Message, in *with, one func(*pg.RangeVar) i
 				add(reads)
 			}
 		}
-		below(m2.ProtoReflect(), func(v protoreflect.Message) {
+		sqltree.Below(m2.ProtoReflect(), func(v protoreflect.Message) {
 			if _, ok := v.Interface().(*pg.WithClause); !ok {
 				add(w.tables(v.Interface(), inner, one))
 			}
@@ -124,7 +125,7 @@ func unchained(n *pg.Node) {
 
 // chain is the length of the longest chain of WITH queries below a node. One that is MATERIALIZED is put into no other, and begins anew.
 func chain(m proto.Message, in *with) (n int) {
-	inspect(m, func(m2 proto.Message) bool {
+	sqltree.Inspect(m, func(m2 proto.Message) bool {
 		if r, ok := m2.(*pg.RangeVar); ok {
 			before, _ := in.of(r)
 			n = max(n, before)
@@ -144,7 +145,7 @@ func chain(m proto.Message, in *with) (n int) {
 				inner.adds[cte.GetCtename()] = 0
 			}
 		}
-		below(m2.ProtoReflect(), func(v protoreflect.Message) {
+		sqltree.Below(m2.ProtoReflect(), func(v protoreflect.Message) {
 			if _, ok := v.Interface().(*pg.WithClause); !ok {
 				n = max(n, chain(v.Interface(), inner))
 			}

@@ -4,6 +4,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -65,7 +66,7 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 				WithHint("run it as a statement of its own, in one transaction"))
 		}
 		inside := map[*pg.RangeVar]bool{}
-		eachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
+		sqltree.EachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
 		for _, o := range wp.second.uses {
 			if o.rel.table == t && !inside[o.ref] {
 				fail(sqlstate.Refusal("CLV-0351", "table %s is changed by a WITH query and named again in a statement over several shards, where the rest could see the change", sqltext.QuoteName(t.Schema, t.Name)).
@@ -74,7 +75,7 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 		}
 		for _, before := range w.Ctes[:i] {
 			b := before.GetCommonTableExpr()
-			eachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) {
+			sqltree.EachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) {
 				if v.Schemaname == "" && v.Relname == b.Ctename && b.GetCtequery().GetSelectStmt() == nil {
 					fail(sqlstate.Refusal("CLV-0352", "a WITH query that changes rows reads what another one returned, in a statement over several shards").
 						WithHint("run the first one as a statement of its own, in one transaction"))
@@ -130,14 +131,14 @@ func (wp *writePlans) planChanging(n *pg.Node) (*Plan, error) {
 // write makes a WITH query that changes rows a statement that is run first, and
 // returns what stands in its place.
 func (x *modifying) write(n *pg.Node) *pg.Node {
-	n = clone(n)
+	n = sqltree.Clone(n)
 	if ins := n.GetInsertStmt(); ins != nil {
 		if t := x.relation(ins.Relation).table; len(generated(t)) > 0 && ins.Override == pg.OverridingKind_OVERRIDING_NOT_SET {
 			ins.Override = pg.OverridingKind_OVERRIDING_SYSTEM_VALUE // the router's values stand in it
 		}
 	}
 	names := false
-	eachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
+	sqltree.EachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
 		for _, c := range x.ctes {
 			names = names || v.Schemaname == "" && v.Relname == c.GetCommonTableExpr().Ctename
 		}
@@ -166,9 +167,9 @@ func (x *modifying) write(n *pg.Node) *pg.Node {
 				fail(sqlstate.Refusal("CLV-0344", "a WITH query whose rows are not certain is read in several places of a statement over several shards").
 					WithHint("run the query first"))
 			}
-			(*with).Ctes = append((*with).Ctes, clone(c))
+			(*with).Ctes = append((*with).Ctes, sqltree.Clone(c))
 		}
 	}
 	x.m.Reads = append(x.m.Reads, x.nestedNode(n))
-	return selectNode(allOf(relationName(len(x.m.Reads)-1), ""))
+	return sqltree.SelectNode(allOf(relationName(len(x.m.Reads)-1), ""))
 }

@@ -1,4 +1,4 @@
-package planner
+package sqltree
 
 import (
 	"strings"
@@ -13,19 +13,19 @@ import (
 // tables change, conditions move. A deparser that gets something wrong would
 // change the answer, so what it wrote is parsed again and has to be the same tree.
 
-// restate returns the text of a statement's tree; ok is false if it cannot be
+// Restate returns the text of a statement's tree; ok is false if it cannot be
 // written down with certainty.
-func restate(n *pg.Node) (text string, ok bool) {
-	if text, ok = restated(n, clone(n)); ok {
+func Restate(n *pg.Node) (text string, ok bool) {
+	if text, ok = restated(n, Clone(n)); ok {
 		return text, true
 	}
 	// The printer leaves out brackets that are needed: once more with all of them.
-	return restated(n, bracketed(clone(n)))
+	return restated(n, bracketed(Clone(n)))
 }
 
 // restated prints a tree and looks whether the text means another one.
 func restated(n, print *pg.Node) (text string, ok bool) {
-	want := clone(n)
+	want := Clone(n)
 	text, err := pg.Deparse(&pg.ParseResult{Version: parserVersion(), Stmts: []*pg.RawStmt{{Stmt: print}}})
 	if err != nil {
 		return "", false
@@ -36,8 +36,8 @@ func restated(n, print *pg.Node) (text string, ok bool) {
 		return "", false
 	}
 	got := again.Stmts[0].Stmt
-	forgetPlaces(want.ProtoReflect())
-	forgetPlaces(got.ProtoReflect())
+	ForgetPlaces(want.ProtoReflect())
+	ForgetPlaces(got.ProtoReflect())
 	return text, proto.Equal(want, got)
 }
 
@@ -50,11 +50,11 @@ func bracketed(n *pg.Node) *pg.Node {
 	wrap := func(n *pg.Node) *pg.Node {
 		switch n.GetNode().(type) {
 		case *pg.Node_AExpr, *pg.Node_BoolExpr, *pg.Node_NullTest, *pg.Node_BooleanTest, *pg.Node_SubLink:
-			return &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{strNode(bracket)}, Args: []*pg.Node{n}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
+			return &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{StringNode(bracket)}, Args: []*pg.Node{n}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
 		}
 		return n
 	}
-	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
+	Descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.A_Expr:
 			v.Lexpr, v.Rexpr = wrap(v.Lexpr), wrap(v.Rexpr)
@@ -91,8 +91,8 @@ var parserVersion = sync.OnceValue(func() int32 {
 	return tree.Version
 })
 
-// forgetPlaces clears what a tree says about its text's bytes.
-func forgetPlaces(m protoreflect.Message) {
+// ForgetPlaces clears what a tree says about its text's bytes.
+func ForgetPlaces(m protoreflect.Message) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case fd.Kind() == protoreflect.Int32Kind && strings.HasSuffix(string(fd.Name()), "location"):
@@ -100,11 +100,19 @@ func forgetPlaces(m protoreflect.Message) {
 		case fd.Kind() != protoreflect.MessageKind:
 		case fd.IsList():
 			for i := range v.List().Len() {
-				forgetPlaces(v.List().Get(i).Message())
+				ForgetPlaces(v.List().Get(i).Message())
 			}
 		default:
-			forgetPlaces(v.Message())
+			ForgetPlaces(v.Message())
 		}
 		return true
 	})
+}
+
+// SameNode compares two expressions but for their places in the text.
+func SameNode(x, y *pg.Node) bool {
+	x, y = Clone(x), Clone(y)
+	ForgetPlaces(x.ProtoReflect())
+	ForgetPlaces(y.ProtoReflect())
+	return proto.Equal(x, y)
 }

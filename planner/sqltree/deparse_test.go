@@ -1,4 +1,4 @@
-package planner
+package sqltree
 
 import (
 	"os"
@@ -36,7 +36,7 @@ func TestRestate(t *testing.T) {
 					continue
 				}
 				n++
-				if out, ok := restate(tree.Stmts[0].Stmt); !ok {
+				if out, ok := Restate(tree.Stmts[0].Stmt); !ok {
 					t.Errorf("%s\nbecomes %q", text, out)
 				}
 			}
