@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -23,7 +24,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 	if len(calls) == 0 && len(s.GroupClause) == 0 {
 		return nil, nil // HAVING alone: PostgreSQL reads no rows
 	}
-	if !sure && !onlyGrouping(q) || rp.isVolatile(n) || anonymous(n) {
+	if !sure && !onlyGrouping(q) || rp.isVolatile(n) || sqltree.MakesAnonymousRows(n) {
 		return nil, nil
 	}
 	var u *use
@@ -172,7 +173,7 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 			return nil, false
 		}
 		if names[i] = r.GetName(); names[i] == "" {
-			names[i] = figureName(r.GetVal())
+			names[i] = outputname.Of(r.GetVal())
 		}
 	}
 	// GROUP BY first: its expressions are keys.

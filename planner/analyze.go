@@ -6,6 +6,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -249,7 +251,7 @@ func (a *analyzer) query(n *pg.Node) {
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
 	st.Sequenced = a.sequence != ""
 	if a.objects {
-		a.number = objectNumber(n)
+		a.number = serverdependent.TakesOID(n)
 		a.preferDefault = a.preferDefault || a.number != ""
 	}
 	switch {
@@ -355,13 +357,13 @@ func (pa *parameters) strict(e *KeyExpr) {
 		return
 	}
 	u := pa.params[e.Param]
-	mark := family(e.as)
+	mark := keytype.Family(e.as)
 	if e.Array {
 		mark += arrayMark
 		pa.st.arrays = true
 	}
 	e.Strict = u == nil || u.agree[mark] < u.total
-	if isTime(e.readAs()) {
+	if keytype.IsTime(e.readAs()) {
 		pa.st.timeKeys = append(pa.st.timeKeys, *e)
 	}
 }
@@ -460,7 +462,7 @@ func (a *binder) recursive(s *pg.SelectStmt, sc *scope, entry *cte, names []stri
 				continue
 			}
 			got, ok := a.exported(step, i, &facts{learned: map[*jnode]bool{}})
-			if !ok || !subset(got, set) || i >= len(step.cols) || !sameFamily(step.cols[i].typ, entry.cols[i].typ) {
+			if !ok || !subset(got, set) || i >= len(step.cols) || !keytype.SameFamily(step.cols[i].typ, entry.cols[i].typ) {
 				entry.sets[i] = nil
 				changed = true
 			}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -170,7 +171,7 @@ func (a *analyzer) elsewhereTimed(n *pg.Node) {
 // transaction's time.
 func (ns *namespace) timedFunction(f *pg.FuncCall) *shardmap.Function {
 	names := sqltree.Strings(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
+	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && builtin.Has(names[len(names)-1]) {
 		return nil
 	}
 	if own := ns.userFunction(names); own != nil && (own.Clocked || len(f.Args) < own.ClockedBelow) {

@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -233,7 +234,7 @@ func (b *body) making(m any) {
 	switch v := m.(type) {
 	case *pg.FuncCall:
 		name := sqltree.CallName(v)
-		if own := isBuiltin(name); own && !plainCalls[name] && !wordless[name] && !formatted(v) && !b.keeps(v) {
+		if own := builtin.Has(name); own && !plainCalls[name] && !wordless[name] && !formatted(v) && !b.keeps(v) {
 			b.makes = true
 		}
 	case *pg.A_Expr:
@@ -274,7 +275,7 @@ const (
 // castFunction returns the function of the user's that a call means, if it casts its arguments.
 func (ns *namespace) castFunction(f *pg.FuncCall) *shardmap.Function {
 	names := sqltree.Strings(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
+	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && builtin.Has(names[len(names)-1]) {
 		return nil
 	}
 	if own := ns.userFunction(names); own != nil && own.Casts > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -106,11 +107,11 @@ func TestInformationSchema(t *testing.T) {
 // TestBuiltinKind: the kinds are those of all functions of a name.
 func TestBuiltinKind(t *testing.T) {
 	for name, want := range map[string]string{"abs": "f", "now": "f", "random": "vf", "count": "a", "rank": "aw", "lag": "w", "nothing": "", "array_sample": "vf"} {
-		if got := builtinKind(name); got != want {
+		if got := builtin.Kind(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if isCatalogTable("nothing") || !isCatalogTable("pg_class") || isBuiltin("pg_class") {
+	if builtin.HasRelation("nothing") || !builtin.HasRelation("pg_class") || builtin.Has("pg_class") {
 		t.Error("relations and functions are mixed up")
 	}
 }

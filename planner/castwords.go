@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -70,7 +72,7 @@ func (ty *typer) castReads(t *pg.TypeName) wordsIn {
 		return wordsAlone
 	}
 	names := sqltree.Strings(t.GetNames())
-	if len(names) == 1 && numberless[names[0]] && TimeTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
+	if len(names) == 1 && serverdependent.WithoutOID[names[0]] && TimeTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
 		return wordsNone // nobody calls a type of times of his own so
 	}
 	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden()) {
@@ -111,7 +113,7 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 		switch names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); {
 		case ty.castReads(v.TypeCast.TypeName) == wordsOwn:
 			return 0
-		case !sqltree.TextType(v.TypeCast.TypeName) && !(len(names) > 0 && textual(names[len(names)-1])):
+		case !sqltree.TextType(v.TypeCast.TypeName) && !(len(names) > 0 && serverdependent.Textual(names[len(names)-1])):
 			return heldNone
 		case len(v.TypeCast.TypeName.ArrayBounds) > 0:
 			return 0
@@ -286,7 +288,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 	name := ""
 	target, _ := m.Interface().(*pg.ResTarget)
 	if target != nil && target.Name == "" && target.Val != nil {
-		name = figureName(target.Val)
+		name = outputname.Of(target.Val)
 	}
 	if c, ok := m.Interface().(*pg.CaseExpr); ok {
 		if cast := viewRow(c); cast != nil {
@@ -296,7 +298,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 	sqltree.Below(m, g.message)
 	switch v := m.Interface().(type) {
 	case *pg.ResTarget:
-		if name != "" && figureName(v.Val) != name {
+		if name != "" && outputname.Of(v.Val) != name {
 			v.Name = name
 		}
 	case *pg.TypeCast:

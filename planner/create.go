@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -217,7 +219,7 @@ func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 			if len(col.TypeName.GetArrayBounds()) > 0 {
 				fail(sqlstate.Refusal("CLV-0923", "an array cannot be a shard key").WithHint("use a column of a plain type"))
 			}
-			if col.CollClause != nil && isText(t) {
+			if col.CollClause != nil && keytype.IsText(t) {
 				switch names := sqltree.Strings(col.CollClause.Collname); strings.Join(names, ".") {
 				case "C", "POSIX", "default", "pg_catalog.C", "pg_catalog.POSIX", "pg_catalog.default", "ucs_basic":
 				default:
@@ -306,7 +308,7 @@ func (d *declaration) isKey(name string) bool {
 }
 
 func (d *declaration) column(c *pg.ColumnDef) {
-	d.notNull, d.typ = false, typeBase(c.TypeName)
+	d.notNull, d.typ = false, serverdependent.TypeBase(c.TypeName)
 	defer func() { d.typ = "" }()
 	for _, n := range c.Constraints {
 		x := n.GetConstraint()
@@ -352,7 +354,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 				}
 				return true
 			})
-			if usesShardState(x.RawExpr) {
+			if serverdependent.UsesShardState(x.RawExpr) {
 				fail(sqlstate.Refusal("CLV-0924", "the default says something of one shard's session, or the time at which it began its part of a statement").
 					WithHint("now() is one time for all shards"))
 			}
@@ -362,9 +364,9 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 			if c := d.columnNamed(column); typ == "" && c != nil {
 				typ = c.Type
 			}
-			if what := shardOwn(x.RawExpr, typ, d.table); what != "" {
+			if what := serverdependent.In(x.RawExpr, typ, d.table); what != "" {
 				fail(sqlstate.Refusal("CLV-0925", "an expression that gives a column its values says %s, which is another on each shard", what).
-					WithHint(ownHint))
+					WithHint(serverdependent.Hint))
 			}
 		}
 		if x.Contype == pg.ConstrType_CONSTR_GENERATED && d.isKey(column) {

@@ -7,6 +7,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
@@ -53,7 +55,7 @@ func databaseColumns(relation string) (columns, varying []string) {
 	}
 	forms := map[string]int{}
 	n, names := 0, false
-	for r := range builtin.RelationForms(schema, name) {
+	for r := range builtin.Catalog.RelationForms(schema, name) {
 		n++
 		for c := range r.Columns() {
 			names = names || isDatabaseColumn(c.Name)
@@ -145,7 +147,7 @@ func (cr *catalogRewrite) shardsDatabase(n *pg.Node) bool {
 			catalog = catalog || v.Schemaname == "information_schema" || plain && v.Relname == "pg_database"
 			own = own || plain && databaseRelations[v.Relname] && (v.Relname != "pg_stat_activity" || cr.ofProcesses())
 		case *pg.TypeCast:
-			own = own || namesObject(v.TypeName) && namesDatabase(v.Arg)
+			own = own || serverdependent.IsObjectType(v.TypeName) && namesDatabase(v.Arg)
 		case *pg.FuncCall:
 			own = own || strings.HasPrefix(sqltree.CallName(v), "to_reg") && len(v.Args) > 0 && namesDatabase(v.Args[0])
 		}

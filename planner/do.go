@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/plpgsql"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -69,7 +70,7 @@ func (ch *schemaChange) doDefault(code string) bool {
 // names tables of the default shard only.
 func (ch *schemaChange) onlyDefault(b *body, code string) bool {
 	for name := range b.calls {
-		if own := isBuiltin(name); !own && ch.userFunction([]string{name}) == nil {
+		if own := builtin.Has(name); !own && ch.userFunction([]string{name}) == nil {
 			return false
 		}
 	}

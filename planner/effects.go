@@ -23,5 +23,5 @@ type effects struct {
 	pids                bool   // pg_backend_pid() is the router's in this statement
 	numbers             bool   // see Statement.Numbers
 	objects             bool   // it may take the OID of an object
-	number              string // what it takes one as, see objectNumber
+	number              string // what it takes one as, see TakesOID
 }

@@ -7,8 +7,10 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -59,19 +61,8 @@ func paramOf(n *pg.Node) int {
 // agree notes that a use of a parameter gives it type t.
 func (pa *parameters) agree(n *pg.Node, t keyspace.Type) {
 	if p := paramOf(n); p > 0 && t != 0 {
-		pa.param(p).agree[family(t)]++
+		pa.param(p).agree[keytype.Family(t)]++
 	}
-}
-
-// family maps the types whose values compare by value onto one of them.
-func family(t keyspace.Type) keyspace.Type {
-	switch {
-	case isInt(t):
-		return keyspace.Int8
-	case isText(t):
-		return keyspace.Text
-	}
-	return t
 }
 
 func (a *binder) walkList(list []*pg.Node, w *walker) {
@@ -86,7 +77,7 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
-		a.objects = a.objects || isTableOID(n)
+		a.objects = a.objects || serverdependent.IsTableOID(n)
 		a.field(v.ColumnRef, w.sc)
 	case *pg.Node_AIndirection:
 		a.field(v.AIndirection, w.sc)
@@ -230,11 +221,11 @@ func (pa *parameters) comparedParams(e *pg.A_Expr, sc *scope) {
 	case pg.A_Expr_Kind_AEXPR_OP_ANY:
 		if c, ok := pa.typer.columnOf(e.Lexpr, sc); ok {
 			n := e.Rexpr
-			if tc := n.GetTypeCast(); tc != nil && sameFamily(pa.typer.arrayType(tc.TypeName), c.typ) {
+			if tc := n.GetTypeCast(); tc != nil && keytype.SameFamily(pa.typer.arrayType(tc.TypeName), c.typ) {
 				n = tc.Arg
 			}
 			if p := paramOf(n); p > 0 {
-				pa.param(p).agree[family(c.typ)+arrayMark]++
+				pa.param(p).agree[keytype.Family(c.typ)+arrayMark]++
 			}
 			for _, el := range n.GetAArrayExpr().GetElements() {
 				pa.agree(el, c.typ)
@@ -253,10 +244,10 @@ func (fx *effects) catalogType(n *pg.TypeName) {
 	if n.GetPctType() {
 		fx.preferDefault = true
 	}
-	if len(names) > 0 && !numberless[names[len(names)-1]] {
+	if len(names) > 0 && !serverdependent.WithoutOID[names[len(names)-1]] {
 		fx.ownType(names)
 	}
-	fx.numbers = fx.numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !numberless[names[len(names)-1]]
+	fx.numbers = fx.numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !serverdependent.WithoutOID[names[len(names)-1]]
 }
 
 // ownType notes a type that may be one of the user's: the row type of a table that is not on every shard, perhaps. A
@@ -273,38 +264,6 @@ func (fx *effects) ownType(names []string) {
 	fx.mayType = fx.mayType || t == nil
 	fx.preferDefault = fx.preferDefault || t != nil && t.Kind == shardmap.Whole
 }
-
-// builtin is PostgreSQL's catalogue of all supported versions: the planner does not know which ones the shards have.
-var builtin pgcatalog.Catalog
-
-// kinds are the answers of builtinKind: a bit for each letter.
-var kinds = func() (out [1 << 5]string) {
-	for bits := range out {
-		for i, letter := range "vafpw" {
-			if bits&(1<<i) != 0 {
-				out[bits] += string(letter)
-			}
-		}
-	}
-	return out
-}()
-
-// builtinKind tells what the functions of pg_catalog of a name are: f for a plain one, a for an aggregate, w for a window
-// function, p for a procedure; v in front if one of them is volatile in one of the versions. "" if there is none.
-func builtinKind(name string) string {
-	bits := 0
-	for f := range builtin.Functions(name) {
-		bits |= 1 << strings.IndexByte("vafpw", f.Kind)
-		if f.Volatile == 'v' {
-			bits |= 1
-		}
-	}
-	return kinds[bits]
-}
-
-func isBuiltin(name string) bool { return builtinKind(name) != "" }
-
-func isCatalogTable(name string) bool { return builtin.Relation("pg_catalog", name) != nil }
 
 func (ns *namespace) userCode(what string) {
 	e := sqlstate.Refusal("CLV-0231", "%s is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have", what).
@@ -357,63 +316,14 @@ func (fx *effects) function(f *pg.FuncCall) {
 	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {
 		fx.aggregates++
 	}
-	ours := isBuiltin(name)
+	ours := builtin.Has(name)
 	if name == "set_config" {
 		fx.setsWithin(f)
 	} else if ours || name == "set_limit" { // pg_trgm's
 		fx.checkFunction(name, len(f.Args))
 	}
-	fx.numbers = fx.numbers || !ours || naming[name]
+	fx.numbers = fx.numbers || !ours || serverdependent.NamesObjects[name]
 	fx.objects = fx.objects || name == "pg_typeof" || name == "regclass" || strings.HasPrefix(name, "to_reg")
-}
-
-const signalsOnly = "is carried out by the router, by itself in the list of a SELECT: SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ..."
-
-// largeObjects is why user-defined functions cannot do what a statement can, see largeObject.
-const largeObjects = "is about large objects, which are on the default shard"
-
-// functionReach says which functions go beyond the rows that a statement names, and why.
-var functionReach = map[string]string{
-	"ts_stat":            "runs a query given as text",
-	"set_limit":          "changes what % means in the shard's session, which other clients use next: SET pg_trgm.similarity_threshold does it for this one",
-	"pg_export_snapshot": "belongs to one shard", "txid_current": "belongs to one shard", "txid_current_if_assigned": "belongs to one shard",
-	"txid_current_snapshot": "belongs to one shard", "pg_current_xact_id": "belongs to one shard", "pg_current_xact_id_if_assigned": "belongs to one shard",
-	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": signalsOnly, "pg_terminate_backend": signalsOnly,
-	"pg_reload_conf": "changes a shard's server", "pg_rotate_logfile": "changes a shard's server", "pg_promote": "changes a shard's server",
-	"loread": largeObjects, "lowrite": largeObjects, "lo_import": "reads a server's files", "lo_export": "changes a server's files",
-	"pg_import_system_collations": "changes a shard's catalogue", "pg_nextoid": "changes a shard's catalogue", "pg_extension_config_dump": "changes a shard's catalogue",
-	"pg_stat_file": "reads a server's files", "currtid": "reads a table named in a text", "currtid2": "reads a table named in a text",
-	"pg_identify_object_as_address": "", "pg_log_backend_memory_contexts": "acts on a shard's sessions",
-	"pg_sync_replication_slots": "changes a shard's server", "gin_clean_pending_list": "acts on an index of one shard",
-}
-
-var reachPrefixes = []struct{ prefix, why string }{
-	{"query_to_xml", "runs a query given as text"}, {"table_to_xml", "reads a table named in a text"}, {"schema_to_xml", "reads the tables of one shard"},
-	{"database_to_xml", "reads the tables of one shard"}, {"cursor_to_xml", "reads a cursor named in a text"},
-	{"lo_", largeObjects}, {"dblink", "reaches another database"},
-	{"pg_read_", "reads a server's files"}, {"pg_ls_", "reads a server's files"}, {"pg_file_", "changes a server's files"},
-	{"pg_logical_", "is about one shard's replication"}, {"pg_replication_", "is about one shard's replication"},
-	{"pg_create_", "is about one shard's server"}, {"pg_drop_", "is about one shard's server"}, {"pg_copy_", "is about one shard's server"},
-	{"pg_wal_", "is about one shard's server"}, {"pg_switch_", "is about one shard's server"}, {"pg_backup_", "is about one shard's server"},
-	{"pg_start_", "is about one shard's server"}, {"pg_stop_", "is about one shard's server"}, {"pg_stat_reset", "changes one shard's statistics"},
-	{"pg_restore_", "changes one shard's statistics"}, {"pg_clear_", "changes one shard's statistics"}, {"binary_upgrade_", "is for pg_upgrade"},
-	{"brin_", "acts on an index of one shard"}, {"pg_event_trigger_", "is for event triggers"},
-}
-
-// anywhere are functions named like those that read the catalogue, which do not.
-var anywhere = map[string]bool{
-	"pg_sleep": true, "pg_sleep_for": true, "pg_sleep_until": true, "pg_backend_pid": true, "pg_typeof": true, "pg_column_size": true,
-	"pg_column_compression": true, "pg_size_pretty": true, "pg_size_bytes": true, "pg_is_in_recovery": true, "pg_trigger_depth": true,
-	"pg_postmaster_start_time": true, "pg_conf_load_time": true, "pg_client_encoding": true, "pg_input_is_valid": true,
-}
-
-func advisory(name string) bool {
-	return name == "pg_notify" || strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_")
-}
-
-// largeObject reports whether a function of PostgreSQL's is about large objects, and about nothing else.
-func largeObject(name string) bool {
-	return name == "loread" || name == "lowrite" || strings.HasPrefix(name, "lo_") && name != "lo_import" && name != "lo_export"
 }
 
 func (fx *effects) checkFunction(name string, args int) {
@@ -442,7 +352,7 @@ func (fx *effects) checkFunction(name string, args int) {
 		}
 		return
 	}
-	if advisory(name) {
+	if builtin.IsAdvisory(name) {
 		// All of them are on the default shard, so that they exclude each other.
 		fx.advisory, fx.preferDefault, fx.locks = name, true, true
 		fx.st.Unlocks = fx.st.Unlocks || strings.HasPrefix(name, "pg_advisory_unlock")
@@ -452,14 +362,14 @@ func (fx *effects) checkFunction(name string, args int) {
 		}
 		return
 	}
-	why, denied := functionReach[name]
-	if largeObject(name) && fx.st.DDL == nil { // what a definition says is evaluated on every shard
+	why, denied := builtin.Reach[name]
+	if builtin.IsLargeObject(name) && fx.st.DDL == nil { // what a definition says is evaluated on every shard
 		fx.largeObject, fx.preferDefault, fx.locks = name, true, true
 		return
 	}
-	for _, p := range reachPrefixes {
-		if !denied && strings.HasPrefix(name, p.prefix) {
-			why, denied = p.why, true
+	for _, p := range builtin.ReachPrefixes {
+		if !denied && strings.HasPrefix(name, p.Prefix) {
+			why, denied = p.Why, true
 		}
 	}
 	if name == "pg_listening_channels" {
@@ -469,7 +379,7 @@ func (fx *effects) checkFunction(name string, args int) {
 	if denied && why != "" {
 		fail(sqlstate.Refusal("CLV-0237", "%s() %s", name, why).WithHint("call it on the shard that you mean, directly"))
 	}
-	if anywhere[name] {
+	if builtin.Anywhere[name] {
 		return
 	}
 	if strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "to_reg") || strings.HasPrefix(name, "has_") || strings.HasSuffix(name, "_description") ||

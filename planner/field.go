@@ -4,6 +4,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -17,19 +18,12 @@ func (b *body) field(names []string, alone bool) bool {
 		return true // of a variable of PL/pgSQL
 	}
 	for _, name := range names {
-		if builtinField(name) && (reachesFurther(name) && !b.acts || actsOnSession(name)) {
+		if builtin.Field(name) && (builtin.ReachesFurther(name) && !b.acts || builtin.ActsOnSession(name)) {
 			return false
 		}
 		b.fields[name] = true
 	}
 	return true
-}
-
-// builtinField reports whether x.name may be a call of a function of PostgreSQL's, or of an extension's that is refused by name.
-func builtinField(name string) bool {
-	own := isBuiltin(name)
-	_, denied := functionReach[name]
-	return own || denied
 }
 
 // field refuses a name behind a point that may be a call which is not let through.
@@ -46,5 +40,5 @@ func (ns *namespace) field(m proto.Message, sc *scope) {
 
 // calledByPoint reports whether a function of a name goes beyond its arguments, or is not known to do so.
 func (ns *namespace) calledByPoint(name string) bool {
-	return builtinField(name) && reachesFurther(name) || ns.snap.Unpromised(name)
+	return builtin.Field(name) && builtin.ReachesFurther(name) || ns.snap.Unpromised(name)
 }

@@ -10,6 +10,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -328,7 +330,7 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 		n, sure = int64(c.GetIval().Ival), true
 	case c.GetFval() != nil:
 		whole := false
-		n, whole, sure = wholeNumber(c.GetFval().Fval)
+		n, whole, sure = keytype.WholeNumber(c.GetFval().Fval)
 		sure = sure && whole
 	case c != nil && !c.Isnull && c.Val == nil:
 		sure = true // the parser leaves a zero out
@@ -554,7 +556,7 @@ func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
 	defer func() { mv.lastAlone = false }()
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
-		name := figureName(r.Val)
+		name := outputname.Of(r.Val)
 		before := 0
 		if mv.fill != nil {
 			before = len(mv.fill.edits)
@@ -667,7 +669,7 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 	}
 	name := t.Name
 	if name == "" {
-		name = figureName(t.Val)
+		name = outputname.Of(t.Val)
 	}
 	var b strings.Builder
 	b.WriteString("SELECT " + sqltext.QuoteAlways(name) + " FROM (VALUES ")

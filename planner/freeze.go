@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -63,7 +64,7 @@ func (a *analyzer) freeze(d *declaration) {
 		for _, c := range v.CreateDomainStmt.Constraints {
 			f.constraint(c.GetConstraint(), v.CreateDomainStmt.TypeName, "")
 			if x := c.GetConstraint(); x.GetContype() == pg.ConstrType_CONSTR_DEFAULT {
-				f.domainOwn(x.RawExpr, typeBase(v.CreateDomainStmt.TypeName))
+				f.domainOwn(x.RawExpr, serverdependent.TypeBase(v.CreateDomainStmt.TypeName))
 			}
 		}
 	case *pg.Node_AlterDomainStmt:
@@ -143,16 +144,16 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 			}
 		case pg.AlterTableType_AT_AlterColumnType:
 			def := c.Def.GetColumnDef()
-			typ := typeBase(def.GetTypeName())
+			typ := serverdependent.TypeBase(def.GetTypeName())
 			if def.GetRawDefault() == nil {
 				own := keyColumnOrUnknown(f.table, c.Name).Type
 				was, is := strings.HasPrefix(own, "reg"), strings.HasPrefix(typ, "reg")
-				if was && !is && !textual(typ) || is && !was && !textual(own) {
+				if was && !is && !serverdependent.Textual(typ) || is && !was && !serverdependent.Textual(own) {
 					f.ownFill("the change of column "+sqltext.QuoteIdent(c.Name), "the OID of an object")
 				}
 				continue
 			}
-			if what := shardOwn(def.RawDefault, typ, f.table); what != "" {
+			if what := serverdependent.In(def.RawDefault, typ, f.table); what != "" {
 				f.ownFill("USING for column "+sqltext.QuoteIdent(c.Name), what)
 			}
 			def.RawDefault = f.typed(def.RawDefault, def.TypeName, "")
@@ -198,7 +199,7 @@ func (p *Planner) SameOnShards(text string, snap *shardmap.Snapshot, copies bool
 		return false
 	}
 	n, a := tree.Stmts[0].Stmt, p.analyzer(text, snap, nil)
-	same := ShardOwn(text, "") == "" && !sqltree.UsesClock(n) && !usesShardState(n) && !(copies && a.differsByRow(n))
+	same := serverdependent.InDefault(text, "") == "" && !sqltree.UsesClock(n) && !serverdependent.UsesShardState(n) && !(copies && a.differsByRow(n))
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		if call, ok := m.(*pg.FuncCall); ok && a.timedFunction(call) != nil {
 			same = false
@@ -274,12 +275,12 @@ func usesOwnState(e *pg.Node) bool {
 		}
 		return n
 	})
-	return usesShardState(state)
+	return serverdependent.UsesShardState(state)
 }
 
 func (f *freezing) domainOwn(e *pg.Node, typ string) {
-	if what := shardOwn(e, typ, nil); what != "" {
-		fail(sqlstate.Refusal("CLV-0620", "the default of the domain says %s, which is another on each shard", what).WithHint(ownHint))
+	if what := serverdependent.In(e, typ, nil); what != "" {
+		fail(sqlstate.Refusal("CLV-0620", "the default of the domain says %s, which is another on each shard", what).WithHint(serverdependent.Hint))
 	}
 }
 
@@ -309,7 +310,7 @@ func (f *freezing) look(e *pg.Node) {
 // ownFill notes that rows that are there would get what is another on each shard.
 func (f *freezing) ownFill(where, what string) {
 	f.st.DDL.Unfillable = sqlstate.Refusal("CLV-0621", "%s says %s, which is another on each shard", where, what).
-		WithHint(ownHint)
+		WithHint(serverdependent.Hint)
 }
 
 func (f *freezing) unfillable(e *sqlstate.Error) {

@@ -6,6 +6,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -107,7 +109,7 @@ func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 		it := &item{open: true, rel: true, bare: true}
 		if len(f.Functions) == 1 {
 			if items := f.Functions[0].GetList().GetItems(); len(items) > 0 {
-				it.name = figureName(items[0])
+				it.name = outputname.Of(items[0])
 			}
 		}
 		it.alias(f.Alias)
@@ -344,10 +346,10 @@ func oneColumn(cols []column, name string) column {
 // equal returns the fact that two columns are equal, nil if that says nothing
 // sure about their values: another type, or a text with an unknown collation.
 func (eq *equivalence) equal(x, y column) *fact {
-	if x.term == noTerm || y.term == noTerm || !sameFamily(x.typ, y.typ) {
+	if x.term == noTerm || y.term == noTerm || !keytype.SameFamily(x.typ, y.typ) {
 		return nil
 	}
-	if isText(x.typ) && !(eq.terms[x.term].plain && eq.terms[y.term].plain) {
+	if keytype.IsText(x.typ) && !(eq.terms[x.term].plain && eq.terms[y.term].plain) {
 		return nil
 	}
 	return &fact{a: x.term, b: y.term}
@@ -466,7 +468,7 @@ func (ty *typer) columnOf(n *pg.Node, sc *scope) (column, bool) {
 			return column{}, false
 		}
 		c, ok := ty.columnOf(v.TypeCast.Arg, sc)
-		if !ok || !sameFamily(c.typ, t) || isInt(t) && t < c.typ {
+		if !ok || !keytype.SameFamily(c.typ, t) || keytype.IsInt(t) && t < c.typ {
 			return column{}, false
 		}
 		return c, true
@@ -632,7 +634,7 @@ func (con *constants) constantList(nodes []*pg.Node, t, strings keyspace.Type) [
 // listType is the type that the strings of IN (...) are read as beside a column of type
 // t: numbers make them all integers of another width.
 func (ty *typer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
-	if !isInt(t) || len(nodes) == 1 {
+	if !keytype.IsInt(t) || len(nodes) == 1 {
 		return t
 	}
 	for _, n := range nodes {
@@ -645,7 +647,7 @@ func (ty *typer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
 		case n.GetTypeCast() != nil:
 			width = ty.castType(n.GetTypeCast().TypeName)
 		}
-		if isInt(width) && width > t {
+		if keytype.IsInt(width) && width > t {
 			t = width
 		}
 	}
@@ -660,7 +662,7 @@ func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 	}
 	n, cast := e.Rexpr, keyspace.Type(0)
 	if tc := n.GetTypeCast(); tc != nil {
-		if cast = co.arrayType(tc.TypeName); cast == 0 || !sameFamily(cast, c.typ) {
+		if cast = co.arrayType(tc.TypeName); cast == 0 || !keytype.SameFamily(cast, c.typ) {
 			return nil
 		}
 		n = tc.Arg
@@ -682,7 +684,7 @@ func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 	for _, el := range arr.Elements {
 		// Without a cast, an array of nothing but strings and parameters is a
 		// text[], and one that mixes them with numbers reads them as numbers.
-		if cast == 0 && !isText(c.typ) && el.GetTypeCast() == nil && el.GetAConst().GetIval() == nil && el.GetAConst().GetFval() == nil {
+		if cast == 0 && !keytype.IsText(c.typ) && el.GetTypeCast() == nil && el.GetAConst().GetIval() == nil && el.GetAConst().GetFval() == nil {
 			return nil
 		}
 	}
@@ -691,7 +693,7 @@ func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 		t = cast
 		for _, el := range arr.Elements {
 			if f := el.GetAConst().GetFval(); f != nil {
-				if _, integral, _ := wholeNumber(f.GetFval()); !integral {
+				if _, integral, _ := keytype.WholeNumber(f.GetFval()); !integral {
 					return nil // the cast rounds it
 				}
 			}
@@ -730,7 +732,7 @@ func (con *constants) anyLiteral(c column, cast keyspace.Type, text string) []*f
 		}
 		k := constant{typ: c.typ}
 		var ok bool
-		if k.val, k.never, ok = convert(val, c.typ); !ok {
+		if k.val, k.never, ok = keytype.Convert(val, c.typ); !ok {
 			return nil
 		}
 		set = append(set, k)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -36,7 +37,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		g.given = append(g.given, p.Relations...)
 	case Scatter:
 		c := &p.Combine
-		names := outputNames(was, sc)
+		names := outputname.OfQuery(was)
 		if len(c.Order) > 0 || c.Hidden > 0 || c.Unique > 0 || c.Limit != nil || c.Offset != nil || names == nil || len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(names) {
 			return false
 		}

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -85,7 +86,7 @@ func (g *gatherer) ownCondition(o *occurrence, cond *pg.Node, lv *gatherLevel) *
 			v.Fields = []*pg.Node{sqltree.StringNode(relationAlias), sqltree.StringNode(name)}
 		case *pg.FuncCall:
 			names := sqltree.Strings(v.Funcname)
-			kind := builtinKind(names[len(names)-1])
+			kind := builtin.Kind(names[len(names)-1])
 			if g.depth > 0 || kind == "" || strings.HasPrefix(kind, "v") || strings.Contains(kind, "a") || strings.Contains(kind, "w") || v.Over != nil || shardDependent(v) {
 				ok = false
 			}

@@ -7,6 +7,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -163,7 +165,7 @@ func (g *gatherer) with(w *pg.WithClause, sc *gatherScope) {
 	}
 	sc.ctes = map[string][]string{}
 	columns := func(c *pg.CommonTableExpr) []string {
-		cols := outputNames(c.Ctequery.GetSelectStmt(), sc)
+		cols := outputname.OfQuery(c.Ctequery.GetSelectStmt())
 		if cols == nil || c.SearchClause != nil || c.CycleClause != nil {
 			return nil
 		}
@@ -303,7 +305,7 @@ func (g *gatherer) from(n *pg.Node, p place) {
 		if s.Lateral {
 			g.depth--
 		}
-		cols := outputNames(s.Subquery.GetSelectStmt(), p.sc)
+		cols := outputname.OfQuery(s.Subquery.GetSelectStmt())
 		p.lv.add(renamed(cols, sqltree.Strings(s.Alias.GetColnames())), cols == nil)
 		g.other[s.Alias.GetAliasname()] = true
 	case *pg.Node_JoinExpr:
@@ -348,7 +350,7 @@ func (g *gatherer) from(n *pg.Node, p place) {
 		g.other[v.RangeFunction.Alias.GetAliasname()] = true
 		for _, f := range v.RangeFunction.Functions {
 			if items := f.GetList().GetItems(); len(items) > 0 {
-				g.other[figureName(items[0])] = true
+				g.other[outputname.Of(items[0])] = true
 			}
 		}
 	case *pg.Node_RangeTableFunc:
@@ -490,7 +492,7 @@ func bareColumns(n *pg.Node) (out []string) {
 		switch v := m.Interface().(type) {
 		case *pg.FuncCall:
 			names := sqltree.Strings(v.Funcname)
-			if kind := builtinKind(names[len(names)-1]); strings.Contains(kind, "a") && v.Over == nil {
+			if kind := builtin.Kind(names[len(names)-1]); strings.Contains(kind, "a") && v.Over == nil {
 				return
 			}
 		case *pg.ColumnRef:

@@ -9,6 +9,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -220,7 +222,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	}
 	ts := wp.tokens()
 	c := &computing{writePlans: wp, p: p, target: wp.second.byRef[s.Relation]}
-	if usesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
+	if serverdependent.UsesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
 		fail(sqlstate.Refusal("CLV-0310", "a value that says something about one shard's server or session is not supported in an INSERT on several shards").
 			WithHint("leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter"))
 	}
@@ -390,7 +392,7 @@ func (c *computing) compute(n *pg.Node, from, to int, cast string) int {
 
 func keyTypeName(t keyspace.Type) *pg.TypeName {
 	name := ""
-	for n, k := range castNames {
+	for n, k := range keytype.ByName {
 		if k == t {
 			name = n
 		}
@@ -684,7 +686,7 @@ func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.Sele
 			return nil
 		}
 	}
-	if wp.isVolatile(sel) || usesShardState(n) {
+	if wp.isVolatile(sel) || serverdependent.UsesShardState(n) {
 		return nil
 	}
 	w := wp.local(q)

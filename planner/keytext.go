@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -37,11 +38,7 @@ func (p *Planner) KeyTexts(sql string, snap *shardmap.Snapshot, path []string) [
 // askable reports whether a literal that the planner cannot read as type t is one to ask PostgreSQL for: a word for the
 // time is read when the statement runs, and not before.
 func askable(t keyspace.Type, text string, e *sqlstate.Error) bool {
-	return e.Code == sqlstate.FeatureNotSupported && isTime(t) && !HasTimeWord(text)
-}
-
-func isTime(t keyspace.Type) bool {
-	return t == keyspace.Date || t == keyspace.Timestamp || t == keyspace.Timestamptz
+	return e.Code == sqlstate.FeatureNotSupported && keytype.IsTime(t) && !HasTimeWord(text)
 }
 
 // KeyParam is a parameter, from 1, and expressions of the values that it has as a shard key, which PostgreSQL reads: one, or those of

@@ -1,13 +1,10 @@
 package planner
 
 import (
-	"math/big"
-	"strconv"
-	"strings"
-
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -25,28 +22,6 @@ type constant struct {
 	// is: see local.
 	unknown int
 	loc     int32 // byte offset + 1 of the literal, 0 if it is not a plain one
-}
-
-func isInt(t keyspace.Type) bool {
-	return t == keyspace.Int2 || t == keyspace.Int4 || t == keyspace.Int8
-}
-
-func isText(t keyspace.Type) bool { return t == keyspace.Text || t == keyspace.Varchar }
-
-// sameFamily reports whether values of both types compare by value without any
-// conversion that could lose something.
-func sameFamily(a, b keyspace.Type) bool {
-	return a == b && a != 0 || isInt(a) && isInt(b) || isText(a) && isText(b)
-}
-
-func fits(t keyspace.Type, n int64) bool {
-	switch t {
-	case keyspace.Int2:
-		return n >= -1<<15 && n < 1<<15
-	case keyspace.Int4:
-		return n >= -1<<31 && n < 1<<31
-	}
-	return t == keyspace.Int8
 }
 
 // constants reads those of the statement.
@@ -76,7 +51,7 @@ func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k co
 		return con.literal(v.AConst, t, t, assign)
 	case *pg.Node_TypeCast:
 		s := con.typer.castType(v.TypeCast.TypeName)
-		if s == 0 || !sameFamily(s, t) {
+		if s == 0 || !keytype.SameFamily(s, t) {
 			return k, false
 		}
 		switch arg := v.TypeCast.Arg.GetNode().(type) {
@@ -96,7 +71,7 @@ func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k co
 		if e.Lexpr != nil {
 			return con.computed(e, t, assign)
 		}
-		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !isInt(t) || e.Rexpr.GetAConst().GetSval() != nil {
+		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !keytype.IsInt(t) || e.Rexpr.GetAConst().GetSval() != nil {
 			return k, false // the sign of a string makes it a double precision
 		}
 		k, ok = con.constantOf(e.Rexpr, t, assign)
@@ -108,7 +83,7 @@ func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k co
 		case "+":
 			return k, true
 		case "-":
-			if n := -k.val.Int(); fits(t, n) && (n != k.val.Int() || n == 0) {
+			if n := -k.val.Int(); keytype.Fits(t, n) && (n != k.val.Int() || n == 0) {
 				k.val = keyspace.Int(t, n)
 				return k, true
 			}
@@ -121,7 +96,7 @@ func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k co
 // is rounded by that.
 func (con *constants) castLiteral(c *pg.A_Const, t, s keyspace.Type, assign bool) (constant, bool) {
 	if f := c.GetFval(); f != nil && !c.Isnull {
-		if _, integral, sure := wholeNumber(f.GetFval()); !integral || !sure {
+		if _, integral, sure := keytype.WholeNumber(f.GetFval()); !integral || !sure {
 			return constant{typ: t}, false
 		}
 	}
@@ -140,10 +115,10 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 	case *pg.A_Const_Ival:
 		return con.integer(k, int64(v.Ival.GetIval()), t, s, assign)
 	case *pg.A_Const_Fval:
-		if !isInt(t) {
+		if !keytype.IsInt(t) {
 			return k, false
 		}
-		n, integral, sure := wholeNumber(v.Fval.GetFval())
+		n, integral, sure := keytype.WholeNumber(v.Fval.GetFval())
 		if !sure {
 			return k, false
 		}
@@ -162,7 +137,7 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 				con.st.Unread = true
 				if con.p.texts != nil {
 					con.p.texts.note(con.src, c, s)
-					k.val, _, ok = convert(anyTime(s), t)
+					k.val, _, ok = keytype.Convert(anyTime(s), t)
 					return k, ok
 				}
 				e.Unread = true
@@ -178,7 +153,7 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 			}
 			fail(&e)
 		}
-		k.val, k.never, ok = convert(val, t)
+		k.val, k.never, ok = keytype.Convert(val, t)
 		con.dropped = con.dropped || k.never
 		return k, ok && !(k.never && assign)
 	case *pg.A_Const_Boolval:
@@ -197,67 +172,15 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 }
 
 func (con *constants) integer(k constant, n int64, t, s keyspace.Type, assign bool) (constant, bool) {
-	if !isInt(t) || s != t && !fits(s, n) {
+	if !keytype.IsInt(t) || s != t && !keytype.Fits(s, n) {
 		return k, false
 	}
-	if !fits(t, n) {
+	if !keytype.Fits(t, n) {
 		k.never, con.dropped = true, true
 		return k, !assign
 	}
 	k.val = keyspace.Int(t, n)
 	return k, true
-}
-
-// convert turns a value into one of a type of the same family. never is true
-// for an integer that the type does not have.
-func convert(v keyspace.Value, t keyspace.Type) (w keyspace.Value, never, ok bool) {
-	switch from := v.Type(); {
-	case from == t:
-		return v, false, true
-	case isInt(from) && isInt(t):
-		if !fits(t, v.Int()) {
-			return w, true, true
-		}
-		return keyspace.Int(t, v.Int()), false, true
-	case isText(from) && isText(t):
-		return keyspace.Str(t, v.Bytes()), false, true
-	}
-	return w, false, false
-}
-
-// wholeNumber reads a numeric literal. integral is false for a number that is
-// no 64-bit integer; sure is false for a notation that is left alone.
-func wholeNumber(s string) (n int64, integral, sure bool) {
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return n, true, true
-	}
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
-			return 0, false, false
-		}
-	}
-	if i := strings.IndexAny(s, "eE"); i >= 0 {
-		if e, err := strconv.Atoi(s[i+1:]); err != nil || e > 400 || e < -400 {
-			return 0, false, false
-		}
-	}
-	if len(s) > 1000 {
-		return 0, false, false
-	}
-	r, ok := new(big.Rat).SetString(s)
-	if !ok {
-		return 0, false, false
-	}
-	if !r.IsInt() || !r.Num().IsInt64() {
-		return 0, false, true
-	}
-	return r.Num().Int64(), true, true
-}
-
-var castNames = map[string]keyspace.Type{
-	"int2": keyspace.Int2, "int4": keyspace.Int4, "int8": keyspace.Int8, "text": keyspace.Text, "varchar": keyspace.Varchar,
-	"uuid": keyspace.UUID, "date": keyspace.Date, "timestamp": keyspace.Timestamp, "timestamptz": keyspace.Timestamptz,
-	"bytea": keyspace.Bytea, "bool": keyspace.Bool,
 }
 
 // castType returns the key type that a type name stands for, 0 for every other
@@ -272,12 +195,12 @@ func (ty *typer) castType(n *pg.TypeName) keyspace.Type {
 func (ty *typer) namedType(n *pg.TypeName) keyspace.Type {
 	names := sqltree.Strings(n.Names)
 	if len(names) == 2 && names[0] == "pg_catalog" {
-		return castNames[names[1]]
+		return keytype.ByName[names[1]]
 	}
 	if len(names) != 1 || ty.hidden() {
 		return 0
 	}
-	return castNames[names[0]]
+	return keytype.ByName[names[0]]
 }
 
 // hidden reports whether a schema of the search path comes before pg_catalog: a
@@ -302,12 +225,12 @@ func (ty *typer) arrayType(n *pg.TypeName) keyspace.Type {
 // keyExpr turns a constant into the expression of a shard key column of type t.
 func (k constant) keyExpr(t keyspace.Type) (KeyExpr, bool) {
 	e := KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.never, Array: k.array, as: k.typ, loc: k.loc, mod: keyspace.NoModifier}
-	if !sameFamily(k.typ, t) {
+	if !keytype.SameFamily(k.typ, t) {
 		return e, false
 	}
 	if k.param == 0 && !k.never {
 		var ok bool
-		if e.Value, e.Never, ok = convert(k.val, t); !ok {
+		if e.Value, e.Never, ok = keytype.Convert(k.val, t); !ok {
 			return e, false
 		}
 	}
@@ -317,7 +240,7 @@ func (k constant) keyExpr(t keyspace.Type) (KeyExpr, bool) {
 // computed evaluates +, - and * of integer literals where PostgreSQL does the same
 // as integer: neither an operand nor the result is beyond its range.
 func (con *constants) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k constant, ok bool) {
-	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || !isInt(t) || con.typer.hidden() {
+	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || !keytype.IsInt(t) || con.typer.hidden() {
 		return k, false
 	}
 	n, ok := integerOf(&pg.Node{Node: &pg.Node_AExpr{AExpr: e}})
@@ -359,7 +282,7 @@ func integerOf(n *pg.Node) (int64, bool) {
 		default:
 			return 0, false
 		}
-		return l, fits(keyspace.Int4, l)
+		return l, keytype.Fits(keyspace.Int4, l)
 	}
 	return 0, false
 }

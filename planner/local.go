@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -344,7 +345,7 @@ func outputsFirst(list, targets []*pg.Node) []*pg.Node {
 			}
 			name := r.Name
 			if name == "" {
-				if name = figureName(r.Val); unnamed(r.Val) {
+				if name = outputname.Of(r.Val); outputname.Unsure(r.Val) {
 					return nil
 				}
 			}

@@ -7,6 +7,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -24,7 +26,7 @@ import (
 // the router reads them as.
 func (s *SplitPlan) Compares(i int, oid uint32) bool {
 	typ, _ := keyspace.TypeByOID(oid)
-	return sameFamily(typ, s.Types[i])
+	return keytype.SameFamily(typ, s.Types[i])
 }
 
 // planMerge plans a MERGE into a sharded table, t.
@@ -62,7 +64,7 @@ func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string)
 	if !linked(t, src) {
 		return nil, "ON does not join the shard keys"
 	}
-	if usesShardState(v) || wp.answersOnce(v.ProtoReflect()) {
+	if serverdependent.UsesShardState(v) || wp.answersOnce(v.ProtoReflect()) {
 		return nil, "it has a subquery, or a function, of which each shard would have an answer of its own"
 	}
 	for _, u := range wp.second.uses {

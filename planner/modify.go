@@ -6,6 +6,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -80,7 +82,7 @@ func returned(list []*pg.Node, sc *scope, target *jnode, f *facts) *cte {
 		default:
 			name := r.GetName()
 			if name == "" {
-				name = figureName(r.GetVal())
+				name = outputname.Of(r.GetVal())
 			}
 			add(column{name: name, term: noTerm})
 		}
@@ -466,7 +468,7 @@ func (rt *routing) insertSelected(t *shardmap.Table, cols []string, q *query, f 
 	tuple := make([]term, len(at))
 	for i, p := range at {
 		tuple[i] = noTerm
-		if !q.open && p < len(q.cols) && q.cols[p].term != noTerm && q.cols[p].typ == rt.types[i] || !q.open && p < len(q.cols) && isInt(q.cols[p].typ) && isInt(rt.types[i]) {
+		if !q.open && p < len(q.cols) && q.cols[p].term != noTerm && q.cols[p].typ == rt.types[i] || !q.open && p < len(q.cols) && keytype.IsInt(q.cols[p].typ) && keytype.IsInt(rt.types[i]) {
 			tuple[i] = q.cols[p].term
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -380,7 +381,7 @@ type modifying struct {
 
 func (x *modifying) edit(n *pg.Node) {
 	x.columns = map[string]bool{}
-	switch what := shardState(n); {
+	switch what := serverdependent.ShardState(n); {
 	case what == "":
 	case strings.HasSuffix(what, "()"):
 		hint := "take its value first, in a statement of its own: SELECT " + what

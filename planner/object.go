@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -107,7 +108,7 @@ func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 				WithHint("write now(), or the time itself"))
 		}
 	}
-	kind := builtinKind(name)
+	kind := builtin.Kind(name)
 	own := kind != ""
 	if strings.ContainsAny(kind, "aw") && !returnsTrigger(f) {
 		fail(sqlstate.Refusal("CLV-0701", "a function with the name of one of PostgreSQL's own aggregates or window functions (%s) is not supported: the router could not tell their calls apart", name).
@@ -167,8 +168,8 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 	fn := sqltree.Strings(t.Funcname)
 	call := fn
 	own := ch.userFunction(call)
-	native := isBuiltin(fn[len(fn)-1]) && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
-	temporary := inTemp(call) && ch.unknown != ""                                 // of a temporary table
+	native := builtin.Has(fn[len(fn)-1]) && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
+	temporary := inTemp(call) && ch.unknown != ""                                   // of a temporary table
 	if !native && !temporary && (own == nil || own.Kind != "t") {
 		fail(sqlstate.Refusal("CLV-0703", "a trigger that calls %s() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have", strings.Join(fn, ".")).
 			WithHint("create the function through the router, in SQL or PL/pgSQL, without naming tables in it"))
@@ -482,7 +483,7 @@ func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
 		}
 		ch.changeView(r.Relation, r.MissingOk)
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE:
-		if own := isBuiltin(r.Newname); own {
+		if own := builtin.Has(r.Newname); own {
 			fail(sqlstate.Refusal("CLV-0708", "a function with the name of one of PostgreSQL's own (%s) is not supported", r.Newname).
 				WithHint("give it another name"))
 		}
@@ -567,7 +568,7 @@ func (ns *namespace) rangeType(r *pg.CreateRangeStmt) {
 			continue
 		}
 		names := strings.Split(sqltree.DefText(d.Arg), ".")
-		if own := ns.userFunction(names); ns.hides(names) == nil && isBuiltin(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
+		if own := ns.userFunction(names); ns.hides(names) == nil && builtin.Has(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
 			continue
 		}
 		fail(sqlstate.Refusal("CLV-0710", "a range type with the function %s() is not supported: it is not known to read no table", strings.Join(names, ".")).

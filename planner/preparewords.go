@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -62,7 +63,7 @@ func (p *Planner) ArgsUseClock(args string, snap *shardmap.Snapshot, path []stri
 		clock = clock || a.timedFunction(f) != nil
 		switch name := sqltree.CallName(f); {
 		case name == "random", name == "random_normal", name == "gen_random_uuid", name == "clock_timestamp", name == "timeofday", name == "timezone", strings.HasPrefix(name, "uuid_generate"):
-		case fillOwn[name] || fillNative[name] || name == "cleave" || reachesFurther(name):
+		case fillOwn[name] || fillNative[name] || name == "cleave" || builtin.ReachesFurther(name):
 			err = sqlstate.Refusal("CLV-1113", "function %s() in an argument of EXECUTE is not supported", name).
 				WithHint("call it in a statement of its own, and pass what it gives")
 		case strings.HasPrefix(a.kindOf(f), "v"):

@@ -8,6 +8,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -118,7 +120,7 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 		field[n] = field[n] || f.Args == 1 || f.Args > 1 && f.Defaults != ""
 		if bad[f.Name] || out[j].Kind != kind {
 			out[j].Kind = "" // not known, or of several kinds: nothing is promised
-			if isBuiltin(f.Name) || field[n] {
+			if builtin.Has(f.Name) || field[n] {
 				out[j].Kind = "u"
 			}
 		}
@@ -176,7 +178,7 @@ func (fs *functions) bad() map[string]bool {
 		func(f *function, _ *FunctionSource) bool { return f.acts })
 	strange := func(b *body) bool {
 		for call := range b.calls {
-			if !isBuiltin(call) && !fs.known[call] {
+			if !builtin.Has(call) && !fs.known[call] {
 				return true
 			}
 		}
@@ -190,7 +192,7 @@ func (fs *functions) bad() map[string]bool {
 func (fs *functions) volatile() map[string]bool {
 	calls := func(b *body) bool {
 		for call := range b.calls {
-			if strings.HasPrefix(builtinKind(call), "v") && call != "timezone" {
+			if strings.HasPrefix(builtin.Kind(call), "v") && call != "timezone" {
 				return true
 			}
 		}
@@ -305,7 +307,7 @@ func (b *body) sql(text string) bool {
 	for _, s := range tree.Stmts {
 		b.rows = !b.variable || sqltree.HasRows(s.Stmt)
 		changes := s.Stmt.GetInsertStmt() != nil || s.Stmt.GetUpdateStmt() != nil || s.Stmt.GetDeleteStmt() != nil
-		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.reads && changes) || !b.node(s.Stmt.ProtoReflect()) || !b.reads && objectNumber(s.Stmt) != "" {
+		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.reads && changes) || !b.node(s.Stmt.ProtoReflect()) || !b.reads && serverdependent.TakesOID(s.Stmt) != "" {
 			return false
 		}
 	}
@@ -349,10 +351,10 @@ func (b *body) node(m protoreflect.Message) bool {
 		case inTemp(names):
 			return false // its text is the session's, and is read at a call of the session's alone
 		case b.acts:
-			if actsOnSession(name) {
+			if builtin.ActsOnSession(name) {
 				return false
 			}
-		case reachesFurther(name) || !b.reads && ofServer(name):
+		case builtin.ReachesFurther(name) || !b.reads && serverdependent.OfServer(name):
 			return false
 		}
 		b.calls[name] = true
@@ -363,7 +365,7 @@ func (b *body) node(m protoreflect.Message) bool {
 			return false
 		}
 	case *pg.SQLValueFunction:
-		if !b.reads && ownCall(v) != "" {
+		if !b.reads && serverdependent.Call(v) != "" {
 			return false
 		}
 		b.clock = b.clock || sqltree.ClockOps[v.Op] != ""
@@ -393,44 +395,6 @@ func (b *body) node(m protoreflect.Message) bool {
 		return ok
 	})
 	return ok
-}
-
-// reachesFurther reports whether a function of PostgreSQL's reads more than its
-// arguments, or acts on a session or a server.
-func reachesFurther(name string) bool {
-	switch name {
-	case "nextval", "setval", "currval", "lastval", "setseed", "set_config", "ts_rewrite":
-		return true
-	}
-	if advisory(name) {
-		return true
-	}
-	if _, denied := functionReach[name]; denied {
-		return true
-	}
-	for _, p := range reachPrefixes {
-		if strings.HasPrefix(name, p.prefix) {
-			return true
-		}
-	}
-	return !anywhere[name] && (strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "to_reg") || strings.HasPrefix(name, "has_") || strings.HasSuffix(name, "_description"))
-}
-
-// actsOnSession is reachesFurther for what does not only read.
-func actsOnSession(name string) bool {
-	switch name {
-	case "nextval", "setval", "setseed", "set_config":
-		return true
-	}
-	if _, denied := functionReach[name]; denied || advisory(name) {
-		return true
-	}
-	for _, p := range reachPrefixes {
-		if strings.HasPrefix(name, p.prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // plpgsql reads a whole CREATE FUNCTION.
@@ -579,7 +543,7 @@ func (ns *namespace) userFunction(names []string) *shardmap.Function {
 	}
 	if len(names) > 1 {
 		f, ok := ns.snap.Function(names[len(names)-2], name)
-		if !ok || f.Kind == "u" && !isBuiltin(name) {
+		if !ok || f.Kind == "u" && !builtin.Has(name) {
 			return nil
 		}
 		return f
@@ -587,7 +551,7 @@ func (ns *namespace) userFunction(names []string) *shardmap.Function {
 	// Which of several schemas' functions is meant depends on the arguments: all of
 	// the name are known to be pure, see PureFunctions.
 	for _, s := range ns.path {
-		if f, ok := ns.snap.Function(s, name); ok && (f.Kind != "u" || isBuiltin(name)) {
+		if f, ok := ns.snap.Function(s, name); ok && (f.Kind != "u" || builtin.Has(name)) {
 			return f
 		}
 	}
@@ -620,7 +584,7 @@ func (ns *namespace) native(f *pg.FuncCall) {
 	}
 }
 
-// kindOf returns what builtinKind says of a call's function, or the same of a
+// kindOf returns what Kind says of a call's function, or the same of a
 // function of the user's: f, a, w, with v in front of a volatile one; "" if the
 // call is of a function that is not let through.
 func (ns *namespace) kindOf(f *pg.FuncCall) string {
@@ -629,7 +593,7 @@ func (ns *namespace) kindOf(f *pg.FuncCall) string {
 		return "vf" // see tempCall
 	}
 	if len(names) == 1 || names[len(names)-2] == "pg_catalog" {
-		if kind := builtinKind(names[len(names)-1]); kind != "" {
+		if kind := builtin.Kind(names[len(names)-1]); kind != "" {
 			if own := ns.hides(names); own != nil && own.Kind == "u" {
 				return ""
 			} else if own != nil && own.Volatile {

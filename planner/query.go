@@ -4,6 +4,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -187,7 +189,7 @@ func (eq *equivalence) exported(q *query, i int, outer *facts) ([]constant, bool
 				return nil, false
 			}
 			set, ok := eq.exported(arm, i, outer)
-			if !ok || len(q.cols) <= i || !sameFamily(arm.cols[i].typ, q.cols[i].typ) {
+			if !ok || len(q.cols) <= i || !keytype.SameFamily(arm.cols[i].typ, q.cols[i].typ) {
 				return nil, false
 			}
 			all = append(all, set...)
@@ -436,7 +438,7 @@ func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 		rte := a.newRTE()
 		for i, c := range l.cols {
 			col := column{name: c.name, term: noTerm}
-			if i < len(r.cols) && !q.open && sameFamily(c.typ, r.cols[i].typ) {
+			if i < len(r.cols) && !q.open && keytype.SameFamily(c.typ, r.cols[i].typ) {
 				col.typ = c.typ
 				col.term = a.newTerm(termInfo{typ: c.typ, rte: rte})
 			}
@@ -533,8 +535,8 @@ func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, gro
 		}
 		name := r.Name
 		if name == "" {
-			name = figureName(r.Val)
-			q.open = q.open || unnamed(r.Val)
+			name = outputname.Of(r.Val)
+			q.open = q.open || outputname.Unsure(r.Val)
 		}
 		col := column{name: name, term: noTerm}
 		if c := r.Val.GetAConst(); c.GetSval() != nil {

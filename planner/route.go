@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -226,14 +227,14 @@ func (e *KeyExpr) fromText(sql string, literals []sqltext.Literal) (keyspace.Val
 	l := literals[e.lit-1]
 	switch l.Class {
 	case 'i':
-		if !isInt(e.as) {
+		if !keytype.IsInt(e.as) {
 			return v, false
 		}
 		n := int64(0)
 		for _, c := range []byte(sql[l.Start:l.End]) {
 			n = n*10 + int64(c-'0') // at most 18 digits
 		}
-		if !fits(e.as, n) || !fits(e.Type, n) {
+		if !keytype.Fits(e.as, n) || !keytype.Fits(e.Type, n) {
 			return v, false
 		}
 		return keyspace.Int(e.Type, n), true
@@ -246,7 +247,7 @@ func (e *KeyExpr) fromText(sql string, literals []sqltext.Literal) (keyspace.Val
 		if err != nil {
 			return v, false
 		}
-		v, never, ok := convert(v, e.Type)
+		v, never, ok := keytype.Convert(v, e.Type)
 		if !ok || never {
 			return v, false
 		}
@@ -303,28 +304,28 @@ func (e *KeyExpr) value(raw []byte, oid uint32, format int16) (v keyspace.Value,
 	as := e.readAs()
 	switch {
 	case oid == 0 || oid == oidUnknown:
-		if isInt(as) && format == 1 {
+		if keytype.IsInt(as) && format == 1 {
 			as = intOfSize(len(raw), as)
 		}
-	case isInt(as) && (oid == oidInt8 || oid == oidInt4 || oid == oidInt2):
+	case keytype.IsInt(as) && (oid == oidInt8 || oid == oidInt4 || oid == oidInt2):
 		t, _ := keyspace.TypeByOID(oid)
 		if e.Cast == 0 {
 			as = t
-		} else if v, err = parse(t, format, raw); err == nil && !fits(e.Cast, v.Int()) {
+		} else if v, err = parse(t, format, raw); err == nil && !keytype.Fits(e.Cast, v.Int()) {
 			return v, false, sqlstate.New(sqlstate.NumericOutOfRange, "%s out of range", e.Cast)
 		} else {
 			as = t
 		}
-	case isText(as) && (oid == oidText || oid == oidVarchar):
+	case keytype.IsText(as) && (oid == oidText || oid == oidVarchar):
 	case oid == as.OID():
 	case e.Cast != 0 && (oid == oidText || oid == oidVarchar):
 		format = 0 // the bytes of a text are the same in both formats
-	case isInt(as) && oid == oidNumeric && format == 0 && e.Cast == 0 && e.into == nil:
-		n, integral, sure := wholeNumber(string(raw))
+	case keytype.IsInt(as) && oid == oidNumeric && format == 0 && e.Cast == 0 && e.into == nil:
+		n, integral, sure := keytype.WholeNumber(string(raw))
 		if !sure {
 			return v, false, typeRefusal(e)
 		}
-		if !integral || !fits(e.Type, n) {
+		if !integral || !keytype.Fits(e.Type, n) {
 			return v, true, nil
 		}
 		return keyspace.Int(e.Type, n), false, nil
@@ -334,7 +335,7 @@ func (e *KeyExpr) value(raw []byte, oid uint32, format int16) (v keyspace.Value,
 	if v, err = parse(as, format, raw); err != nil {
 		return v, false, err
 	}
-	v, never, ok := convert(v, e.Type)
+	v, never, ok := keytype.Convert(v, e.Type)
 	if !ok {
 		return v, false, typeRefusal(e)
 	}

@@ -6,6 +6,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -28,7 +31,7 @@ func (rp *readPlans) planScatter(n *pg.Node) (*Plan, error) {
 	if len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.node) {
 		b.distinct = true
 	}
-	if (b.distinct || !b.plainOrder()) && anonymous(n) {
+	if (b.distinct || !b.plainOrder()) && sqltree.MakesAnonymousRows(n) {
 		return nil, nil
 	}
 	if !b.inherit(u.node) {
@@ -42,7 +45,7 @@ func (rp *readPlans) planScatter(n *pg.Node) (*Plan, error) {
 // differs between shards otherwise.
 func (rp *readPlans) spreads(n *pg.Node) bool {
 	return !rp.changes && rp.into == nil && rp.whole == "" && rp.catalog == "" && rp.unknown == "" && rp.virtual == "" && !rp.preferDefault &&
-		len(rp.second.keyspaces) == 1 && !usesShardState(n)
+		len(rp.second.keyspaces) == 1 && !serverdependent.UsesShardState(n)
 }
 
 // targetOf is where the rows of a table's place that can matter are.
@@ -148,7 +151,7 @@ func countOf(n *pg.Node) (*Count, bool) {
 	if tc := n.GetTypeCast(); tc != nil && tc.Arg.GetParamRef() != nil {
 		switch names := sqltree.Strings(tc.TypeName.GetNames()); names[len(names)-1] {
 		case "int8", "int4", "int2":
-			n, as = tc.Arg, castNames[names[len(names)-1]]
+			n, as = tc.Arg, keytype.ByName[names[len(names)-1]]
 		}
 	}
 	if p := n.GetParamRef(); p != nil {
@@ -361,7 +364,7 @@ func (b *scatter) names() []string {
 		r := t.GetResTarget()
 		name := r.GetName()
 		if name == "" {
-			name = figureName(r.GetVal())
+			name = outputname.Of(r.GetVal())
 		}
 		out = append(out, name)
 	}
@@ -393,7 +396,7 @@ func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 			return nil, nil
 		}
 	}
-	if leftmost.ValuesLists != nil || len(s.SortClause) > 0 && anonymous(n) {
+	if leftmost.ValuesLists != nil || len(s.SortClause) > 0 && sqltree.MakesAnonymousRows(n) {
 		return nil, nil
 	}
 	b.s.TargetList = leftmost.TargetList

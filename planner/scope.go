@@ -7,6 +7,8 @@ import (
 
 	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -162,12 +164,12 @@ func (ns *namespace) named(v *pg.RangeVar) relation {
 	for _, s := range path {
 		named = named || s == "pg_catalog"
 	}
-	if !named && isCatalogTable(v.Relname) {
+	if !named && builtin.HasRelation(v.Relname) {
 		r.schema, r.catalog = "pg_catalog", true
 		return r
 	}
 	for _, s := range path {
-		if s == "pg_catalog" && isCatalogTable(v.Relname) {
+		if s == "pg_catalog" && builtin.HasRelation(v.Relname) {
 			r.schema, r.catalog = s, true
 			return r
 		}
@@ -254,7 +256,7 @@ func (eq *equivalence) tableItem(r relation, rte int) *item {
 		}
 		col := column{name: c.Name, term: noTerm, typ: typ, oid: c.OID}
 		if typ != 0 {
-			col.term = eq.newTerm(termInfo{typ: typ, rte: rte, key: key, plain: key || !isText(typ)})
+			col.term = eq.newTerm(termInfo{typ: typ, rte: rte, key: key, plain: key || !keytype.IsText(typ)})
 		}
 		it.cols = append(it.cols, col)
 	}

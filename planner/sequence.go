@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -339,7 +340,7 @@ func (o sequenceOptions) typed(q *shardmap.Sequence) {
 		names := sqltree.Strings(as.Arg.GetTypeName().GetNames())
 		last := names[len(names)-1]
 		typ := intNames[last]
-		if typ == "" && castNames[last] == 0 && last != "numeric" {
+		if typ == "" && keytype.ByName[last] == 0 && last != "numeric" {
 			fail(sqlstate.Refusal("CLV-0524", "the type %s of a sequence is not known to the router", last).
 				WithHint("a sequence is smallint, integer or bigint"))
 		}

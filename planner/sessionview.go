@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -95,7 +96,7 @@ func (mv *madeValues) pidCalls(n *pg.Node) {
 		case *pg.RangeFunction:
 			return // not an expression: function() refuses it
 		case *pg.ResTarget:
-			if v.Name == "" && figureName(v.Val) == SourcePID {
+			if v.Name == "" && outputname.Of(v.Val) == SourcePID {
 				v.Name = SourcePID
 			}
 		case *pg.Node:

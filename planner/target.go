@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -124,7 +125,7 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 			}
 			r, op = l, map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
 		}
-		if isText(c.typ) || c.typ == keyspace.Bool {
+		if keytype.IsText(c.typ) || c.typ == keyspace.Bool {
 			return nil
 		}
 		k, ok := co.constantOf(r, c.typ, false)

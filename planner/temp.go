@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -142,7 +143,7 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 		}
 	}
 	name := sqltree.Strings(f.Funcname)[1]
-	if own := isBuiltin(name); own {
+	if own := builtin.Has(name); own {
 		fail(sqlstate.Refusal("CLV-0826", "a function in pg_temp with the name of one of PostgreSQL's own (%s) is not supported", name).
 			WithHint("give it another name"))
 	}

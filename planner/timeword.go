@@ -10,6 +10,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -173,7 +174,7 @@ func (ty *typer) readsType(n *pg.TypeName) reads {
 		if len(n.ArrayBounds) == 0 {
 			return readsTime
 		}
-	case numberless[name] || serialTypes[name] != "" || name == "jsonpath" || name == "regclass":
+	case serverdependent.WithoutOID[name] || serialTypes[name] != "" || name == "jsonpath" || name == "regclass":
 		return readsText
 	}
 	return readsUnsure

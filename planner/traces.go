@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -26,7 +27,7 @@ var traceless = wordSet(`array_sample array_shuffle bernoulli clock_timestamp cu
 
 // tracing notes a call of a function of a kind, see kindOf.
 func (fx *effects) tracing(name, kind string) {
-	fx.traces = fx.traces || strings.HasPrefix(kind, "v") && !(builtinKind(name) == kind && (traceless[name] || largeObject(name)))
+	fx.traces = fx.traces || strings.HasPrefix(kind, "v") && !(builtin.Kind(name) == kind && (traceless[name] || builtin.IsLargeObject(name)))
 }
 
 // leaves reports whether the statement may leave something in the session of a shard that runs it.

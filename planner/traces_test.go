@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
 // TestTraces: what is not on the list is not proved to leave nothing in a shard's session.
 func TestTraces(t *testing.T) {
 	for name := range traceless {
-		if kind := builtinKind(name); kind != "" && !strings.HasPrefix(kind, "v") {
+		if kind := builtin.Kind(name); kind != "" && !strings.HasPrefix(kind, "v") {
 			t.Errorf("%s() is not volatile: %q", name, kind)
 		}
 	}

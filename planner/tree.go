@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -75,7 +76,7 @@ func (a *analyzer) clocked(n *pg.Node) *pg.Node {
 		case *pg.Node_ResTarget:
 			r := v.ResTarget
 			if r.Name == "" && r.Val != nil && sqltree.UsesClock(r.Val) {
-				r.Name = figureName(r.Val)
+				r.Name = outputname.Of(r.Val)
 			}
 		case *pg.Node_FuncCall:
 			switch {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -154,7 +155,7 @@ func (ty *typer) noteSteady(f *pg.FuncCall, sc *scope) {
 // someVolatile reports whether some functions of a name are volatile, and others are not.
 func someVolatile(name string) bool {
 	volatile, steady := false, false
-	for f := range builtin.Functions(name) {
+	for f := range builtin.Catalog.Functions(name) {
 		volatile, steady = volatile || f.Volatile == 'v', steady || f.Volatile != 'v'
 	}
 	return volatile && steady
@@ -163,7 +164,7 @@ func someVolatile(name string) bool {
 // anyResult is the type that all functions of a name return, whatever they take.
 func anyResult(name string) uint32 {
 	out := uint32(0)
-	for f := range builtin.Functions(name) {
+	for f := range builtin.Catalog.Functions(name) {
 		if out != 0 && f.Result != out {
 			return 0
 		}

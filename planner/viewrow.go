@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -173,7 +174,7 @@ func viewColumns(p *Planner, v *shardmap.View) (names []string, ok bool) {
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
 		if names = append(names, r.Name); r.Name == "" {
-			names[len(names)-1] = figureName(r.Val)
+			names[len(names)-1] = outputname.Of(r.Val)
 		}
 	}
 	return names, true

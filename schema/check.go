@@ -7,7 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -191,7 +191,7 @@ func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 				WithHint("let the router give the values: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id(), or a sequence made through the router; see docs/ids.md"))
 			continue
 		}
-		if what := planner.ShardOwn(c.Default, c.Type); c.Default != "" && what != "" {
+		if what := serverdependent.InDefault(c.Default, c.Type); c.Default != "" && what != "" {
 			refuse("", sqlstate.Refusal("CLV-0907", "the default of column %q says %s, which is another on each shard", c.Name, what).
 				WithHint("give the column another default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT 'a constant', or DROP DEFAULT"))
 		}

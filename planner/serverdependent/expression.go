@@ -1,4 +1,4 @@
-package planner
+package serverdependent
 
 import (
 	"strings"
@@ -7,16 +7,14 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
-// A default, and what fills rows that are there, is evaluated by each shard for itself. It must not
-// say anything of the server, the database or the session, nor have the OID of an object: both
-// differ between shards.
-
-// ownHint is what to do instead.
-const ownHint = "take the value in a statement of its own (SELECT), and write it as a constant"
+// Hint is what to do instead.
+const Hint = "take the value in a statement of its own (SELECT), and write it as a constant"
 
 // sessionSettings are settings without a dot in their name that all shards' sessions have alike.
 var sessionSettings = map[string]bool{
@@ -31,8 +29,8 @@ var configured = map[string]bool{
 	"json_to_tsvector": true, "jsonb_to_tsvector": true, "ts_lexize": true, "nextval": true,
 }
 
-// ofServer reports whether a function of PostgreSQL's says something of a server, a database or a session there.
-func ofServer(name string) bool {
+// OfServer reports whether a function of PostgreSQL's says something of a server, a database or a session there.
+func OfServer(name string) bool {
 	switch name {
 	case "current_database", "version", "inet_server_addr", "inet_server_port", "inet_client_addr", "inet_client_port", "row_security_active",
 		"pg_backend_pid", "pg_is_in_recovery", "pg_postmaster_start_time", "pg_conf_load_time":
@@ -41,8 +39,8 @@ func ofServer(name string) bool {
 	return false
 }
 
-// ownCall is what a call, or a word that is one, says of a shard; "" if nothing.
-func ownCall(m proto.Message) string {
+// Call is what a call, or a word that is one, says of a shard; "" if nothing.
+func Call(m proto.Message) string {
 	switch v := m.(type) {
 	case *pg.SQLValueFunction:
 		if v.Op == pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG {
@@ -65,20 +63,21 @@ func ownCall(m proto.Message) string {
 			}
 			return "current_setting() of a setting that each server has by itself"
 		}
-		native := isBuiltin(name)
-		if ofServer(name) || native && name != "nextval" && reachesFurther(name) && !strings.HasPrefix(name, "to_reg") {
+		native := builtin.Has(name)
+		if OfServer(name) || native && name != "nextval" && builtin.ReachesFurther(name) && !strings.HasPrefix(name, "to_reg") {
 			return name + "()"
 		}
 	}
 	return ""
 }
 
-// textual reports whether a type, by its name, holds an object's name rather than its number.
-func textual(typ string) bool {
+// Textual reports whether a type, by its name, holds an object's name rather than its number.
+func Textual(typ string) bool {
 	return typ == "text" || typ == "varchar" || typ == "bpchar" || typ == "name" || strings.HasPrefix(typ, "character")
 }
 
-func typeBase(n *pg.TypeName) string {
+// TypeBase is the name of a type that is no array, "" of any other.
+func TypeBase(n *pg.TypeName) string {
 	names := sqltree.Strings(n.GetNames())
 	if len(names) == 0 || len(n.GetArrayBounds()) > 0 {
 		return ""
@@ -86,13 +85,17 @@ func typeBase(n *pg.TypeName) string {
 	return names[len(names)-1]
 }
 
-// shardOwn is what in an expression for a column of type typ ("" if not known) is another on each shard; "" if
+// In is what in an expression for a column of type typ ("" if not known) is another on each shard; "" if
 // nothing. Columns are those of t, which may be nil.
-func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
+func In(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 	const number = "the OID of an object"
 	column := func(n *pg.Node) string {
 		if names := sqltree.FieldNames(n.GetColumnRef()); len(names) > 0 && t != nil {
-			return keyColumnOrUnknown(t, names[len(names)-1]).Type
+			for i := range t.Columns {
+				if t.Columns[i].Name == names[len(names)-1] {
+					return t.Columns[i].Type
+				}
+			}
 		}
 		return ""
 	}
@@ -104,18 +107,18 @@ func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 		switch c := n.GetTypeCast(); {
 		case n == nil || what != "":
 			return
-		case object(n) && to != "" && !textual(to) && !strings.HasPrefix(to, "reg"), object(n) && to == "":
+		case object(n) && to != "" && !Textual(to) && !strings.HasPrefix(to, "reg"), object(n) && to == "":
 			what = number
 			return
 		case c != nil && !isObject(n):
-			visit(c.Arg, typeBase(c.TypeName))
+			visit(c.Arg, TypeBase(c.TypeName))
 			return
 		case c != nil:
 			from := column(c.Arg)
 			s := c.Arg.GetAConst().GetSval()
-			if !(s != nil && !isNumber(c.Arg) || textual(from) || object(c.Arg)) {
+			if !(s != nil && !isNumber(c.Arg) || Textual(from) || object(c.Arg)) {
 				cast := c.Arg.GetTypeCast()
-				if cast == nil || !textual(typeBase(cast.TypeName)) {
+				if cast == nil || !Textual(TypeBase(cast.TypeName)) {
 					what = number
 					return
 				}
@@ -133,7 +136,7 @@ func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 		}
 		if n, ok := m.Interface().(*pg.Node); ok {
 			if f := n.GetFuncCall(); f != nil {
-				if what = ownCall(f); what != "" {
+				if what = Call(f); what != "" {
 					return
 				}
 				for _, arg := range f.Args {
@@ -149,7 +152,7 @@ func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 				visit(n, "") // only what stands alone has a known type
 				return
 			}
-		} else if what = ownCall(m.Interface()); what != "" {
+		} else if what = Call(m.Interface()); what != "" {
 			return
 		}
 		sqltree.Below(m, inside)
@@ -158,9 +161,9 @@ func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 	return what
 }
 
-// ShardOwn says what of a default, as a shard prints it, for a column of a type is another on each shard; "" if nothing.
-func ShardOwn(text, typ string) string {
-	tree, err := New(Limits{}).parse("SELECT " + text)
+// InDefault says what of a default, as a shard prints it, for a column of a type is another on each shard; "" if nothing.
+func InDefault(text, typ string) string {
+	tree, err := sqltext.Parser{}.Parse("SELECT " + text)
 	if err != nil || len(tree.Stmts) != 1 {
 		return ""
 	}
@@ -168,18 +171,18 @@ func ShardOwn(text, typ string) string {
 	if s == nil || len(s.TargetList) != 1 {
 		return ""
 	}
-	if state := shardState(s); state != "" {
+	if state := ShardState(s); state != "" {
 		return state
 	}
-	return shardOwn(s.TargetList[0].GetResTarget().GetVal(), typ, nil)
+	return In(s.TargetList[0].GetResTarget().GetVal(), typ, nil)
 }
 
-// usesShardState reports whether a tree reads what differs from shard to shard and
+// UsesShardState reports whether a tree reads what differs from shard to shard and
 // is no row of a table: the statement's start, system columns.
-func usesShardState(m proto.Message) bool { return shardState(m) != "" }
+func UsesShardState(m proto.Message) bool { return ShardState(m) != "" }
 
-// shardState is the first of these, a function with brackets.
-func shardState(m proto.Message) string {
+// ShardState is the first of these, a function with brackets.
+func ShardState(m proto.Message) string {
 	found := ""
 	sqltree.Inspect(m, func(m proto.Message) bool {
 		switch v := m.(type) {

@@ -1,4 +1,4 @@
-package planner
+package serverdependent
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -14,30 +15,30 @@ import (
 // types that name one, such as regclass, are text, or are translated by the executor; a plain
 // number is not known to be one, so that a statement on sharded tables must not make one, or use one.
 
-// numberless are types of PostgreSQL's own whose values have no OID inside: the common ones. Any
+// WithoutOID are types of PostgreSQL's own whose values have no OID inside: the common ones. Any
 // other name may be of a user-defined type.
-var numberless = map[string]bool{
+var WithoutOID = map[string]bool{
 	"int2": true, "int4": true, "int8": true, "numeric": true, "float4": true, "float8": true, "text": true, "varchar": true, "bpchar": true, "char": true, "name": true,
 	"bool": true, "bytea": true, "uuid": true, "json": true, "jsonb": true, "date": true, "time": true, "timetz": true, "timestamp": true, "timestamptz": true,
 	"interval": true, "inet": true, "cidr": true, "macaddr": true, "bit": true, "varbit": true, "money": true, "xml": true, "point": true, "oid": true,
 	"tsvector": true, "tsquery": true, "int4range": true, "int8range": true, "numrange": true, "tsrange": true, "tstzrange": true, "daterange": true,
 }
 
-// naming are functions with arguments, or a result, of a type that names an object, beside
+// NamesObjects are functions with arguments, or a result, of a type that names an object, beside
 // those that read the catalogue.
-var naming = map[string]bool{
+var NamesObjects = map[string]bool{
 	"pg_typeof": true, "to_tsvector": true, "to_tsquery": true, "plainto_tsquery": true, "phraseto_tsquery": true, "websearch_to_tsquery": true, "ts_headline": true,
 	"ts_lexize": true, "regclass": true, "json_to_tsvector": true, "jsonb_to_tsvector": true, "get_current_ts_config": true,
 }
 
-// namesObject reports whether a type's values are objects: regclass and its like.
-func namesObject(n *pg.TypeName) bool {
+// IsObjectType reports whether a type's values are objects: regclass and its like.
+func IsObjectType(n *pg.TypeName) bool {
 	names := sqltree.Strings(n.GetNames())
 	return len(names) > 0 && strings.HasPrefix(names[len(names)-1], "reg")
 }
 
-// isTableOID reports whether an expression is the system column.
-func isTableOID(n *pg.Node) bool {
+// IsTableOID reports whether an expression is the system column.
+func IsTableOID(n *pg.Node) bool {
 	names := sqltree.FieldNames(n.GetColumnRef())
 	return len(names) > 0 && names[len(names)-1] == "tableoid"
 }
@@ -48,7 +49,7 @@ func isObject(n *pg.Node) bool {
 		return sqltree.CallName(f) == "pg_typeof" || sqltree.CallName(f) == "regclass" || strings.HasPrefix(sqltree.CallName(f), "to_reg")
 	}
 	c := n.GetTypeCast()
-	return c != nil && namesObject(c.TypeName)
+	return c != nil && IsObjectType(c.TypeName)
 }
 
 // isNumber reports whether an expression is a number, or a text of one.
@@ -84,32 +85,32 @@ func isPlain(n *pg.Node) bool {
 		return slices.ContainsFunc(l.Elements, isPlain)
 	}
 	c := n.GetAConst()
-	return !isObject(n) && !isTableOID(n) && (c == nil || !c.Isnull)
+	return !isObject(n) && !IsTableOID(n) && (c == nil || !c.Isnull)
 }
 
-// objectNumber finds where a statement takes the OID of an object, or takes a number for one;
+// TakesOID finds where a statement takes the OID of an object, or takes a number for one;
 // "" if it does not.
-func objectNumber(n *pg.Node) (what string) {
+func TakesOID(n *pg.Node) (what string) {
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.TypeCast:
 			names := sqltree.Strings(v.TypeName.GetNames())
 			switch to := names[len(names)-1]; {
-			case namesObject(v.TypeName) && isTableOID(v.Arg):
+			case IsObjectType(v.TypeName) && IsTableOID(v.Arg):
 				return false
-			case namesObject(v.TypeName) && isNumber(v.Arg):
+			case IsObjectType(v.TypeName) && isNumber(v.Arg):
 				what = "a number as " + to
-			case isObject(v.Arg) && !namesObject(v.TypeName) && !isText(castNames[to]) && to != "name" && to != "bpchar":
+			case isObject(v.Arg) && !IsObjectType(v.TypeName) && !keytype.IsText(keytype.ByName[to]) && to != "name" && to != "bpchar":
 				what = "an object's OID"
 			}
 		case *pg.A_Expr:
 			l, r := v.Lexpr, v.Rexpr
 			switch {
-			case isTableOID(l) && isObject(r):
-				what = objectNumber(r)
+			case IsTableOID(l) && isObject(r):
+				what = TakesOID(r)
 				return false
-			case isTableOID(r) && isObject(l):
-				what = objectNumber(l)
+			case IsTableOID(r) && isObject(l):
+				what = TakesOID(l)
 				return false
 			case compared(v) && (isObject(l) && isPlain(r) || isObject(r) && isPlain(l)):
 				what = "an object compared with a number" // there is no other operator
