@@ -23,11 +23,11 @@ import (
 // rewrite replaces SQLite's definition of the table, where only constraints
 // changed: the rows stay as they are (SQLite manual, ALTER TABLE, "Making Other
 // Kinds Of Table Schema Changes"). The caller has checked the rows.
-func (c *Conn) rewrite(t *translate.Translator, d *catalog.Table) {
-	sql := c.tableSQL(t, d)
+func (c *schemaChange) rewrite(d *catalog.Table) {
+	sql := c.tableSQL(d)
 	version, err := c.queryInt("PRAGMA main.schema_version")
-	c.must(err)
-	c.must(c.exec("PRAGMA writable_schema = ON"))
+	must(err)
+	must(c.exec("PRAGMA writable_schema = ON"))
 	err = c.exec("UPDATE main.sqlite_schema SET sql = " + quote.Text(sql) + " WHERE type = 'table' AND name = " + quote.Text(d.SQLName()))
 	if err == nil {
 		err = c.exec("PRAGMA main.schema_version = " + strconv.FormatInt(version+1, 10))
@@ -35,14 +35,14 @@ func (c *Conn) rewrite(t *translate.Translator, d *catalog.Table) {
 	if e := c.exec("PRAGMA writable_schema = RESET"); err == nil {
 		err = e
 	}
-	c.must(err)
+	must(err)
 }
 
-func (c *Conn) alterTable(t *translate.Translator, s *pg.AlterTableStmt) {
+func (c *schemaChange) alterTable(s *pg.AlterTableStmt) {
 	if s.Objtype != pg.ObjectType_OBJECT_TABLE {
 		fault.Refuse("CLV-2001", "ALTER of this kind of object")
 	}
-	d := c.findAlter(t, s.Relation, s.MissingOk)
+	d := c.findAlter(s.Relation, s.MissingOk)
 	if d == nil {
 		return
 	}
@@ -57,21 +57,21 @@ func (c *Conn) alterTable(t *translate.Translator, s *pg.AlterTableStmt) {
 		}
 	}
 	for _, n := range s.Cmds {
-		c.alterCommand(t, d, n.GetAlterTableCmd())
+		c.alterCommand(d, n.GetAlterTableCmd())
 		if d = c.names.Catalog.ByOID[d.OID]; d == nil {
 			return
 		}
 	}
 }
 
-func (c *Conn) findAlter(t *translate.Translator, r *pg.RangeVar, missingOK bool) *catalog.Table {
+func (c *schemaChange) findAlter(r *pg.RangeVar, missingOK bool) *catalog.Table {
 	if missingOK {
 		found := false
 		if r.Schemaname != "" {
-			found = t.Names.Lookup(r.Schemaname, r.Relname) != nil
+			found = c.names.Lookup(r.Schemaname, r.Relname) != nil
 		} else {
-			for _, s := range t.Names.Path {
-				found = found || t.Names.Lookup(s, r.Relname) != nil
+			for _, s := range c.names.Path {
+				found = found || c.names.Lookup(s, r.Relname) != nil
 			}
 		}
 		if !found {
@@ -79,14 +79,14 @@ func (c *Conn) findAlter(t *translate.Translator, r *pg.RangeVar, missingOK bool
 			return nil
 		}
 	}
-	d := t.FindTable(r)
+	d := c.t.FindTable(r)
 	if d.System != nil || d.Static {
 		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
 	}
 	return d
 }
 
-func (c *Conn) columnOf(d *catalog.Table, name string) *catalog.Column {
+func columnOf(d *catalog.Table, name string) *catalog.Column {
 	col := d.Column(name)
 	if col == nil {
 		fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, d.Name)
@@ -94,37 +94,37 @@ func (c *Conn) columnOf(d *catalog.Table, name string) *catalog.Column {
 	return col
 }
 
-func (c *Conn) alterCommand(t *translate.Translator, old *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *schemaChange) alterCommand(old *catalog.Table, cmd *pg.AlterTableCmd) {
 	d := old.Clone()
 	switch cmd.Subtype {
 	case pg.AlterTableType_AT_AddColumn:
 		c.usedByViews(d, true)
-		c.alterAddColumn(t, old, d, cmd)
+		c.alterAddColumn(old, d, cmd)
 	case pg.AlterTableType_AT_DropColumn:
 		c.usedByViews(d, false)
-		c.alterDropColumn(t, d, cmd)
+		c.alterDropColumn(d, cmd)
 	case pg.AlterTableType_AT_ColumnDefault:
-		col := c.columnOf(d, cmd.Name)
+		col := columnOf(d, cmd.Name)
 		if cmd.Def == nil {
 			col.Default = ""
 		} else {
-			c.setDefault(t, d, col, cmd.Def)
+			c.setDefault(d, col, cmd.Def)
 		}
-		c.must(c.saveTable(d))
+		must(c.saveTable(d))
 	case pg.AlterTableType_AT_AlterColumnType:
 		c.usedByViews(d, false)
-		c.alterColumnType(t, old, d, cmd)
+		c.alterColumnType(old, d, cmd)
 	case pg.AlterTableType_AT_SetNotNull:
-		col := c.columnOf(d, cmd.Name)
+		col := columnOf(d, cmd.Name)
 		if col.NotNull {
 			return
 		}
 		c.checkNoNulls(d, col)
 		col.NotNull = true
-		c.rewrite(t, d)
-		c.must(c.saveTable(d))
+		c.rewrite(d)
+		must(c.saveTable(d))
 	case pg.AlterTableType_AT_DropNotNull:
-		col := c.columnOf(d, cmd.Name)
+		col := columnOf(d, cmd.Name)
 		if pk := d.PrimaryKey(); pk != nil {
 			for _, n := range pk.Columns {
 				if n == col.Num {
@@ -133,15 +133,15 @@ func (c *Conn) alterCommand(t *translate.Translator, old *catalog.Table, cmd *pg
 			}
 		}
 		col.NotNull = false
-		c.rewrite(t, d)
-		c.must(c.saveTable(d))
+		c.rewrite(d)
+		must(c.saveTable(d))
 	case pg.AlterTableType_AT_AddConstraint:
-		c.alterAddConstraint(t, old, d, cmd.Def.GetConstraint())
+		c.alterAddConstraint(old, d, cmd.Def.GetConstraint())
 	case pg.AlterTableType_AT_DropConstraint:
-		c.alterDropConstraint(t, d, cmd)
+		c.alterDropConstraint(d, cmd)
 	case pg.AlterTableType_AT_SetRelOptions:
 		d.Options = append(d.Options, tableOptions(cmd.Def.GetList().GetItems())...)
-		c.must(c.saveTable(d))
+		must(c.saveTable(d))
 	case pg.AlterTableType_AT_ReplicaIdentity:
 		// A file always finds a row by its primary key, or by all of it: what a PostgreSQL shard of the
 		// same cluster needs is so already.
@@ -156,9 +156,9 @@ func (c *Conn) alterCommand(t *translate.Translator, old *catalog.Table, cmd *pg
 	}
 }
 
-func (c *Conn) checkNoNulls(d *catalog.Table, col *catalog.Column) {
+func (c *database) checkNoNulls(d *catalog.Table, col *catalog.Column) {
 	n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM main." + quote.Ident(d.SQLName()) + " WHERE " + quote.Ident(col.Name) + " IS NULL)")
-	c.must(err)
+	must(err)
 	if n != 0 {
 		e := sqlstate.New(sqlstate.NotNullViolation, "column \"%s\" of relation \"%s\" contains null values", col.Name, d.Name)
 		e.Schema, e.Table, e.Column = d.Schema, d.Name, col.Name
@@ -166,7 +166,7 @@ func (c *Conn) checkNoNulls(d *catalog.Table, col *catalog.Column) {
 	}
 }
 
-func (c *Conn) alterAddColumn(t *translate.Translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *schemaChange) alterAddColumn(old, d *catalog.Table, cmd *pg.AlterTableCmd) {
 	def := cmd.Def.GetColumnDef()
 	if old.Column(def.Colname) != nil {
 		if cmd.MissingOk {
@@ -176,49 +176,49 @@ func (c *Conn) alterAddColumn(t *translate.Translator, old, d *catalog.Table, cm
 		fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", def.Colname, d.Name)
 	}
 	c.endCaptures(old)
-	list := c.addColumn(t, d, def)
-	c.addConstraints(t, d, list)
+	list := c.addColumn(d, def)
+	c.addConstraints(d, list)
 	col := &d.Columns[len(d.Columns)-1]
 	sql := "ALTER TABLE main." + quote.Ident(d.SQLName()) + " ADD COLUMN " + quote.Ident(col.Name)
 	if value.ClassOf(col.Type) == value.ClassNumeric {
 		sql += " COLLATE cleave_numeric"
 	}
-	c.must(c.exec(sql))
+	must(c.exec(sql))
 	if col.Default != "" {
 		c.withoutGuard(d, "update", func() {
-			e := t.DefaultSQL(d, col)
-			c.must(c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + e))
+			e := c.t.DefaultSQL(d, col)
+			must(c.exec("UPDATE main." + quote.Ident(d.SQLName()) + " SET " + quote.Ident(col.Name) + " = " + e))
 		})
 	}
 	if col.NotNull {
 		c.checkNoNulls(d, col)
 	}
 	for _, k := range d.Constraints[len(old.Constraints):] {
-		c.checkRows(t, d, &k)
+		c.checkRows(d, &k)
 	}
-	c.rewrite(t, d)
-	c.must(c.saveTable(d))
+	c.rewrite(d)
+	must(c.saveTable(d))
 	for i := len(old.Indexes); i < len(d.Indexes); i++ {
-		c.makeIndex(t, d, &d.Indexes[i])
+		c.makeIndex(d, &d.Indexes[i])
 	}
 }
 
 // alterColumnType changes a column's type to one that is stored alike, or its modifier: what refers to the
 // column, such as an index, stays good.
-func (c *Conn) alterColumnType(t *translate.Translator, old, d *catalog.Table, cmd *pg.AlterTableCmd) {
-	def, col := cmd.Def.GetColumnDef(), c.columnOf(d, cmd.Name)
+func (c *schemaChange) alterColumnType(old, d *catalog.Table, cmd *pg.AlterTableCmd) {
+	def, col := cmd.Def.GetColumnDef(), columnOf(d, cmd.Name)
 	if d.Guard != nil && slices.Contains(d.Guard.Columns, col.Name) {
 		fault.Raise(sqlstate.Refusal("CLV-2005", `the column "%s" is part of the shard key`, col.Name).
 			WithHint("The type of a shard key cannot be changed."))
 	}
-	typ, mod := t.TypeOf(def.TypeName)
+	typ, mod := c.t.TypeOf(def.TypeName)
 	if def.CollClause != nil || !value.Storable(typ) || !translate.SameRepresentation(col.Type, typ) {
 		fault.Raise(sqlstate.Refusal("CLV-2006", "a change of a column's type from %s to %s is not supported on a SQLite shard", value.FormatType(col.Type, col.Mod), value.FormatType(typ, mod)).
 			WithHint("Add a column of the new type, fill it, drop the old one and rename the new."))
 	}
-	val := t.Conversion(old, col, def.RawDefault, typ, mod)
+	val := c.t.Conversion(old, col, def.RawDefault, typ, mod)
 	col.Type, col.Mod = typ, mod
-	t.DefaultSQL(d, col) // fails if it does not fit
+	c.t.DefaultSQL(d, col) // fails if it does not fit
 	if val != quote.Ident(col.Name) {
 		if c.inForeignKey(d, col.Num) {
 			fault.Raise(sqlstate.Refusal("CLV-2007", `a change of the values of column "%s" of a foreign key with its type is not supported on a SQLite shard`, col.Name).
@@ -232,15 +232,15 @@ func (c *Conn) alterColumnType(t *translate.Translator, old, d *catalog.Table, c
 				fault.Raise(sqlstate.Refusal("CLV-2008", `a change of the type of column "%s" that breaks a constraint is not supported on a SQLite shard`, col.Name).
 					WithHint("Change the values first, or drop the constraint."))
 			}
-			c.must(err)
+			must(err)
 		})
 	}
-	c.rewrite(t, d)
-	c.must(c.saveTable(d))
+	c.rewrite(d)
+	must(c.saveTable(d))
 }
 
 // inForeignKey reports whether a foreign key has the column, on either side: SQLite would carry out its ON UPDATE.
-func (c *Conn) inForeignKey(d *catalog.Table, column int16) bool {
+func (c *schemaChange) inForeignKey(d *catalog.Table, column int16) bool {
 	for _, of := range c.names.Catalog.ByOID {
 		for _, k := range of.Constraints {
 			if k.Type == "f" && (of.OID == d.OID && slices.Contains(k.Columns, column) || k.RefTable == d.OID && slices.Contains(k.RefCols, column)) {
@@ -253,35 +253,35 @@ func (c *Conn) inForeignKey(d *catalog.Table, column int16) bool {
 
 // withoutGuard runs a change of all rows that the guard's own trigger would take
 // for a client's: filling a new column, and the router's TRUNCATE.
-func (c *Conn) withoutGuard(d *catalog.Table, op string, fn func()) {
+func (c *database) withoutGuard(d *catalog.Table, op string, fn func()) {
 	if d.Guard == nil {
 		fn()
 		return
 	}
 	name := guardTrigger(d, op)
 	stmt, _, err := c.db.PrepareTransient("SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = " + quote.Text(name))
-	c.must(err)
+	must(err)
 	row, err := stmt.Step()
 	text := ""
 	if err == nil && row {
 		text = stmt.ColumnText(0)
 	}
 	stmt.Finalize()
-	c.must(err)
-	c.must(c.exec("DROP TRIGGER IF EXISTS main." + quote.Ident(name)))
+	must(err)
+	must(c.exec("DROP TRIGGER IF EXISTS main." + quote.Ident(name)))
 	fn()
 	if text != "" {
-		c.must(c.exec(text))
+		must(c.exec(text))
 	}
 }
 
 // checkRows checks the rows of a table against a new CHECK or foreign key.
-func (c *Conn) checkRows(t *translate.Translator, d *catalog.Table, k *catalog.Constraint) {
+func (c *schemaChange) checkRows(d *catalog.Table, k *catalog.Constraint) {
 	table := "main." + quote.Ident(d.SQLName())
 	switch k.Type {
 	case "c":
-		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " WHERE NOT (" + t.Check(d, k.Expr) + "))")
-		c.must(err)
+		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " WHERE NOT (" + c.t.Check(d, k.Expr) + "))")
+		must(err)
 		if n != 0 {
 			e := sqlstate.New(sqlstate.CheckViolation, "check constraint \"%s\" of relation \"%s\" is violated by some row", k.Name, d.Name)
 			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, k.Name
@@ -300,7 +300,7 @@ func (c *Conn) checkRows(t *translate.Translator, d *catalog.Table, k *catalog.C
 		}
 		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " AS c WHERE " + strings.Join(some, " AND ") + " AND NOT EXISTS (SELECT 1 FROM main." +
 			quote.Ident(ref.SQLName()) + " AS p WHERE " + strings.Join(on, " AND ") + "))")
-		c.must(err)
+		must(err)
 		if n != 0 {
 			e := sqlstate.New(sqlstate.ForeignKeyViolation, "insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
 			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, k.Name
@@ -309,11 +309,11 @@ func (c *Conn) checkRows(t *translate.Translator, d *catalog.Table, k *catalog.C
 	}
 }
 
-func (c *Conn) alterAddConstraint(t *translate.Translator, old, d *catalog.Table, k *pg.Constraint) {
+func (c *schemaChange) alterAddConstraint(old, d *catalog.Table, k *pg.Constraint) {
 	if k.SkipValidation && !k.InitiallyValid {
 		fault.Refuse("CLV-2009", "NOT VALID")
 	}
-	c.addConstraints(t, d, []columnConstraint{{con: k}})
+	c.addConstraints(d, []columnConstraint{{con: k}})
 	if len(d.Constraints) == len(old.Constraints) {
 		return
 	}
@@ -323,15 +323,15 @@ func (c *Conn) alterAddConstraint(t *translate.Translator, old, d *catalog.Table
 			c.checkNoNulls(d, &d.Columns[i])
 		}
 	}
-	c.checkRows(t, d, x)
-	c.rewrite(t, d)
-	c.must(c.saveTable(d))
+	c.checkRows(d, x)
+	c.rewrite(d)
+	must(c.saveTable(d))
 	if x.Index != 0 {
-		c.makeIndex(t, d, d.Index(x.Index))
+		c.makeIndex(d, d.Index(x.Index))
 	}
 }
 
-func (c *Conn) alterDropConstraint(t *translate.Translator, d *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *schemaChange) alterDropConstraint(d *catalog.Table, cmd *pg.AlterTableCmd) {
 	k := d.Constraint(cmd.Name)
 	if k == nil {
 		if cmd.MissingOk {
@@ -352,18 +352,18 @@ func (c *Conn) alterDropConstraint(t *translate.Translator, d *catalog.Table, cm
 		c.removeIndex(d, index)
 		return
 	}
-	c.rewrite(t, d)
-	c.must(c.saveTable(d))
+	c.rewrite(d)
+	must(c.saveTable(d))
 }
 
-func (c *Conn) alterDropColumn(t *translate.Translator, d *catalog.Table, cmd *pg.AlterTableCmd) {
+func (c *schemaChange) alterDropColumn(d *catalog.Table, cmd *pg.AlterTableCmd) {
 	col := d.Column(cmd.Name)
 	if col == nil {
 		if cmd.MissingOk {
 			c.notice("00000", "column \"%s\" of relation \"%s\" does not exist, skipping", cmd.Name, d.Name)
 			return
 		}
-		c.columnOf(d, cmd.Name)
+		columnOf(d, cmd.Name)
 	}
 	if d.Guard != nil {
 		for _, n := range d.Guard.Columns {
@@ -410,11 +410,11 @@ func (c *Conn) alterDropColumn(t *translate.Translator, d *catalog.Table, cmd *p
 		}
 		if ix.Where != "" {
 			n, err := syntax.Expr(ix.Where)
-			c.must(err)
+			must(err)
 			syntax.Columns(n, func(r *pg.ColumnRef) { hit = hit || r.Fields[len(r.Fields)-1].GetString_().GetSval() == col.Name })
 		}
 		if hit {
-			c.must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
+			must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
 			continue
 		}
 		ixs = append(ixs, ix)
@@ -422,18 +422,18 @@ func (c *Conn) alterDropColumn(t *translate.Translator, d *catalog.Table, cmd *p
 	d.Constraints, d.Indexes = cons, ixs
 	c.endCaptures(d)
 	if rewritten {
-		c.rewrite(t, d)
+		c.rewrite(d)
 	}
-	c.must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " DROP COLUMN " + quote.Ident(col.Name)))
+	must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " DROP COLUMN " + quote.Ident(col.Name)))
 	col.Dropped, col.NotNull, col.Default = true, false, ""
 	col.Name = fmt.Sprintf("........pg.dropped.%d........", col.Num)
-	c.must(c.saveTable(d))
+	must(c.saveTable(d))
 }
 
-func (c *Conn) rename(t *translate.Translator, s *pg.RenameStmt) {
+func (c *schemaChange) rename(s *pg.RenameStmt) {
 	switch s.RenameType {
 	case pg.ObjectType_OBJECT_TABLE:
-		old := c.findAlter(t, s.Relation, s.MissingOk)
+		old := c.findAlter(s.Relation, s.MissingOk)
 		if old == nil {
 			return
 		}
@@ -442,10 +442,10 @@ func (c *Conn) rename(t *translate.Translator, s *pg.RenameStmt) {
 		d := old.Clone()
 		d.Name = s.Newname
 		c.endCaptures(old)
-		c.must(c.exec("ALTER TABLE main." + quote.Ident(old.SQLName()) + " RENAME TO " + quote.Ident(d.SQLName())))
-		c.must(c.saveTable(d))
+		must(c.exec("ALTER TABLE main." + quote.Ident(old.SQLName()) + " RENAME TO " + quote.Ident(d.SQLName())))
+		must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_COLUMN:
-		old := c.findAlter(t, s.Relation, s.MissingOk)
+		old := c.findAlter(s.Relation, s.MissingOk)
 		if old == nil {
 			return
 		}
@@ -465,10 +465,10 @@ func (c *Conn) rename(t *translate.Translator, s *pg.RenameStmt) {
 			}
 		}
 		c.endCaptures(old)
-		c.must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " RENAME COLUMN " + quote.Ident(col.Name) + " TO " + quote.Ident(s.Newname)))
+		must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " RENAME COLUMN " + quote.Ident(col.Name) + " TO " + quote.Ident(s.Newname)))
 		swap := func(text string) string {
 			n, err := syntax.Expr(text)
-			c.must(err)
+			must(err)
 			syntax.Columns(n, func(r *pg.ColumnRef) {
 				last := r.Fields[len(r.Fields)-1].GetString_()
 				if last.GetSval() == s.Subname {
@@ -498,7 +498,7 @@ func (c *Conn) rename(t *translate.Translator, s *pg.RenameStmt) {
 			d.Guard = &g
 		}
 		col.Name = s.Newname
-		c.must(c.saveTable(d))
+		must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_INDEX:
 		schemas := c.names.Path
 		if s.Relation.Schemaname != "" {
@@ -506,7 +506,7 @@ func (c *Conn) rename(t *translate.Translator, s *pg.RenameStmt) {
 		}
 		for _, sc := range schemas {
 			if d, ix := c.names.Catalog.FindIndex(sc, s.Relation.Relname); ix != nil {
-				c.renameIndex(t, d.Clone(), ix.OID, s.Newname)
+				c.renameIndex(d.Clone(), ix.OID, s.Newname)
 				return
 			}
 		}
@@ -516,7 +516,7 @@ func (c *Conn) rename(t *translate.Translator, s *pg.RenameStmt) {
 		}
 		fault.Raisef(sqlstate.UndefinedTable, "relation \"%s\" does not exist", s.Relation.Relname)
 	case pg.ObjectType_OBJECT_TABCONSTRAINT:
-		d := c.findAlter(t, s.Relation, false).Clone()
+		d := c.findAlter(s.Relation, false).Clone()
 		k := d.Constraint(s.Subname)
 		if k == nil {
 			fault.Raisef(sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", s.Subname, d.Name)
@@ -525,36 +525,36 @@ func (c *Conn) rename(t *translate.Translator, s *pg.RenameStmt) {
 			fault.Raisef(sqlstate.DuplicateObject, "constraint \"%s\" for relation \"%s\" already exists", s.Newname, d.Name)
 		}
 		if k.Index != 0 {
-			c.renameIndex(t, d, k.Index, s.Newname)
+			c.renameIndex(d, k.Index, s.Newname)
 			return
 		}
 		k.Name = s.Newname
-		c.rewrite(t, d)
-		c.must(c.saveTable(d))
+		c.rewrite(d)
+		must(c.saveTable(d))
 	default:
 		fault.Refuse("CLV-2013", "this RENAME")
 	}
 }
 
-func (c *Conn) renameIndex(t *translate.Translator, d *catalog.Table, oid uint32, name string) {
+func (c *schemaChange) renameIndex(d *catalog.Table, oid uint32, name string) {
 	c.checkNewName(d.Schema, name)
 	ix := d.Index(oid)
-	c.must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
+	must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
 	ix.Name = name
 	for i := range d.Constraints {
 		if d.Constraints[i].Index == oid {
 			d.Constraints[i].Name = name
 		}
 	}
-	c.makeIndex(t, d, ix)
-	c.must(c.saveTable(d))
+	c.makeIndex(d, ix)
+	must(c.saveTable(d))
 }
 
-func (c *Conn) truncate(t *translate.Translator, s *pg.TruncateStmt) {
+func (c *schemaChange) truncate(s *pg.TruncateStmt) {
 	var list []*catalog.Table
 	going := map[uint32]bool{}
 	for _, n := range s.Relations {
-		d := c.findAlter(t, n.GetRangeVar(), false)
+		d := c.findAlter(n.GetRangeVar(), false)
 		if !going[d.OID] {
 			list = append(list, d)
 		}
@@ -592,11 +592,11 @@ func (c *Conn) truncate(t *translate.Translator, s *pg.TruncateStmt) {
 		}
 	}
 	if len(list) > 1 {
-		c.must(c.exec("PRAGMA defer_foreign_keys = ON"))
+		must(c.exec("PRAGMA defer_foreign_keys = ON"))
 	}
 	c.captureTruncate(list, func() {
 		for _, d := range list {
-			c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quote.Ident(d.SQLName()))) })
+			c.withoutGuard(d, "delete", func() { must(c.exec("DELETE FROM main." + quote.Ident(d.SQLName()))) })
 			c.tx.made(d)
 		}
 	})
@@ -605,12 +605,12 @@ func (c *Conn) truncate(t *translate.Translator, s *pg.TruncateStmt) {
 	}
 }
 
-func (c *Conn) comment(t *translate.Translator, s *pg.CommentStmt) {
+func (c *schemaChange) comment(s *pg.CommentStmt) {
 	switch s.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
-		d := c.findAlter(t, rangeVarOf(s.Object), false).Clone()
+		d := c.findAlter(rangeVarOf(s.Object), false).Clone()
 		d.Comment = s.Comment
-		c.must(c.saveTable(d))
+		must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_COLUMN:
 		items := s.Object.GetList().GetItems()
 		if len(items) < 2 {
@@ -620,9 +620,9 @@ func (c *Conn) comment(t *translate.Translator, s *pg.CommentStmt) {
 		if len(items) > 2 {
 			r.Schemaname = items[len(items)-3].GetString_().GetSval()
 		}
-		d := c.findAlter(t, r, false).Clone()
-		c.columnOf(d, items[len(items)-1].GetString_().GetSval()).Comment = s.Comment
-		c.must(c.saveTable(d))
+		d := c.findAlter(r, false).Clone()
+		columnOf(d, items[len(items)-1].GetString_().GetSval()).Comment = s.Comment
+		must(c.saveTable(d))
 	default:
 		fault.Refuse("CLV-2014", "COMMENT ON this kind of object")
 	}

@@ -123,7 +123,7 @@ func moveFunctions(c *Conn) []function.Def {
 
 // appendLogHead appends the head of a row of the log: what it is, whether it is the
 // first of its transaction, and the table.
-func (c *Conn) appendLogHead(b []byte, capture uint32, op engine.ChangeOp, table int) []byte {
+func (c *transaction) appendLogHead(b []byte, capture uint32, op engine.ChangeOp, table int) []byte {
 	first := byte(1)
 	for _, n := range c.tx.captured {
 		if n == capture {
@@ -221,7 +221,7 @@ func captureTrigger(capture, table uint32, op string) string {
 }
 
 // makeCapture makes the triggers of a capture, in the current transaction.
-func (c *Conn) makeCapture(id string, set engine.Set) (*catalog.Capture, error) {
+func (c *definitions) makeCapture(id string, set engine.Set) (*catalog.Capture, error) {
 	if set.Except {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a set with Except cannot be captured")
 	}
@@ -250,7 +250,7 @@ func (c *Conn) makeCapture(id string, set engine.Set) (*catalog.Capture, error) 
 	return d, c.saveObject(oid, "capture", d)
 }
 
-func (c *Conn) makeCaptureTriggers(d *catalog.Capture, n int, t *movedTable) error {
+func (c *database) makeCaptureTriggers(d *catalog.Capture, n int, t *movedTable) error {
 	list := func(row string, places []int) string {
 		s := ""
 		for _, i := range places {
@@ -280,7 +280,7 @@ func (c *Conn) makeCaptureTriggers(d *catalog.Capture, n int, t *movedTable) err
 	return nil
 }
 
-func (c *Conn) dropCaptureTriggers(capture, table uint32) error {
+func (c *database) dropCaptureTriggers(capture, table uint32) error {
 	for _, op := range captureOps {
 		if err := c.exec("DROP TRIGGER IF EXISTS main." + quote.Ident(captureTrigger(capture, table, op))); err != nil {
 			return err
@@ -291,7 +291,7 @@ func (c *Conn) dropCaptureTriggers(capture, table uint32) error {
 
 // logMark writes a row without values into the log of each capture that has the
 // table, and calls each for it.
-func (c *Conn) logMark(d *catalog.Table, op engine.ChangeOp, each func(capture uint32) error) error {
+func (c *transaction) logMark(d *catalog.Table, op engine.ChangeOp, each func(capture uint32) error) error {
 	for _, k := range c.names.Catalog.Captures {
 		for i := range k.Tables {
 			if k.Released || k.Tables[i].OID != d.OID {
@@ -311,16 +311,16 @@ func (c *Conn) logMark(d *catalog.Table, op engine.ChangeOp, each func(capture u
 
 // endCaptures is called before a table's columns or name change, or it goes: its
 // rows could not be told any more to who applies them.
-func (c *Conn) endCaptures(d *catalog.Table) {
-	c.must(c.logMark(d, changeSchema, func(capture uint32) error { return c.dropCaptureTriggers(capture, d.OID) }))
+func (c *transaction) endCaptures(d *catalog.Table) {
+	must(c.logMark(d, changeSchema, func(capture uint32) error { return c.dropCaptureTriggers(capture, d.OID) }))
 }
 
 // captureTruncate notes that all rows of tables go. fn deletes them, while the
 // triggers are away that would note each, and what foreign keys do among them.
-func (c *Conn) captureTruncate(list []*catalog.Table, fn func()) {
+func (c *transaction) captureTruncate(list []*catalog.Table, fn func()) {
 	var away []string
 	for _, d := range list {
-		c.must(c.logMark(d, engine.ChangeTruncate, func(capture uint32) error {
+		must(c.logMark(d, engine.ChangeTruncate, func(capture uint32) error {
 			for _, op := range captureOps {
 				sql, err := text1(c.db, "SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = "+quote.Text(captureTrigger(capture, d.OID, op)))
 				if err != nil {
@@ -334,14 +334,14 @@ func (c *Conn) captureTruncate(list []*catalog.Table, fn func()) {
 	fn()
 	for _, sql := range away {
 		if sql != "" {
-			c.must(c.exec(sql))
+			must(c.exec(sql))
 		}
 	}
 }
 
 // logEnd is the position of now: the seq of the last change, whether or not it is
 // still there.
-func (c *Conn) logEnd() (int64, error) {
+func (c *database) logEnd() (int64, error) {
 	return c.queryInt("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'cleave_log'), 0)")
 }
 
@@ -357,7 +357,7 @@ type movedTable struct {
 
 // moveTable finds a table of a set. What is not as the set says is 55000. keys may
 // be nil, if nobody asks for the shard key.
-func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedTable, error) {
+func (c *definitions) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedTable, error) {
 	d := c.names.Catalog.Table(t.Schema, t.Name)
 	if d == nil {
 		return nil, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", t.Schema, t.Name)

@@ -13,7 +13,6 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
-	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
@@ -38,18 +37,11 @@ var errClosed = errors.New("sqlite: the conversation is closed")
 // queues frames; Receive runs them, in the calling goroutine, until a chunk of
 // output is ready.
 type Conn struct {
-	db       *sqlite.Conn
-	shard    *Shard
-	writers  *writerQueue
-	env      *function.Env
-	names    catalog.Namespace // its relations are those of engine.Relations
-	settings settings
-	params   map[string]string
-	readonly bool // a virtual database
+	transaction
+	writers *writerQueue
 
 	in       []byte // frames not yet run
-	out      []byte
-	skipping bool // after an error, until Sync
+	skipping bool   // after an error, until Sync
 	script   *script
 	active   *portal // being stepped
 	activeN  int32   // rows it may still give; 0 is all
@@ -60,13 +52,8 @@ type Conn struct {
 	portals  pgbackend.Portals[*portal]
 	held     int // bytes that portals hold
 	plans    planCache
-	genStmt  *sqlite.Stmt
-	helpers  map[string]*sqlite.Stmt
-	filled   map[*catalog.System]int64 // generation at which a catalogue relation was filled
 
-	tx      txState
-	touched touched
-	group   uint64 // see SetGroup; guarded by turns
+	group uint64 // see SetGroup; guarded by turns
 	// locks and waits are what WriteLock says; guarded by turns.
 	locks   bool
 	waits   time.Time
@@ -477,11 +464,11 @@ func (c *Conn) fail(err error) {
 	c.failTx()
 }
 
-func (c *Conn) notice(code sqlstate.Code, format string, args ...any) {
+func (c *client) notice(code sqlstate.Code, format string, args ...any) {
 	c.out = wire.AppendNotice(c.out, sqlstate.New(code, format, args...))
 }
 
-func (c *Conn) warning(code sqlstate.Code, format string, args ...any) {
+func (c *client) warning(code sqlstate.Code, format string, args ...any) {
 	e := sqlstate.New(code, format, args...)
 	e.Severity = "WARNING"
 	c.out = wire.AppendNotice(c.out, e)
@@ -490,7 +477,7 @@ func (c *Conn) warning(code sqlstate.Code, format string, args ...any) {
 func (c *Conn) ready() { c.out = wire.AppendReadyForQuery(c.out, c.tx.status()) }
 
 // exec runs a statement of Cleave's own.
-func (c *Conn) exec(sql string) error {
+func (c *database) exec(sql string) error {
 	stmt, _, err := c.db.PrepareTransient(sql)
 	if err != nil {
 		return err
@@ -508,7 +495,7 @@ func (c *Conn) exec(sql string) error {
 }
 
 // cachedExec is exec with a kept statement, for BEGIN and its like.
-func (c *Conn) cachedExec(sql string) error {
+func (c *database) cachedExec(sql string) error {
 	stmt := c.helpers[sql]
 	if stmt == nil {
 		var err error
@@ -524,7 +511,7 @@ func (c *Conn) cachedExec(sql string) error {
 	return stmt.Reset()
 }
 
-func (c *Conn) queryInt(sql string) (int64, error) {
+func (c *database) queryInt(sql string) (int64, error) {
 	stmt, _, err := c.db.PrepareTransient(sql)
 	if err != nil {
 		return 0, err

@@ -362,7 +362,7 @@ func (c *Conn) broken(p *portal, t *catalog.Table, k *catalog.Constraint, change
 
 // orphan looks for a row of table t whose key k has no counterpart in ref. It returns the key's values as
 // PostgreSQL prints them, none if they cannot be read.
-func (c *Conn) orphan(t, ref *catalog.Table, k *catalog.Constraint) (values []string, found bool, err error) {
+func (c *database) orphan(t, ref *catalog.Table, k *catalog.Constraint) (values []string, found bool, err error) {
 	var on, cols, notNull []string
 	local, remote := t.Names(k.Columns), ref.Names(k.RefCols)
 	for i := range local {

@@ -43,10 +43,10 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 		return &plan{Statement: translate.Statement{Tag: tag, Write: write}, text: text, kind: utilityPlan, util: fn, generation: c.names.Catalog.Generation, settings: c.settings.version}, nil
 	}
 	// A statement is translated when it runs, since the tables may have changed.
-	ddl := func(tag string, fn func(t *translate.Translator, p *portal)) (*plan, error) {
+	ddl := func(tag string, fn func(c *schemaChange, p *portal)) (*plan, error) {
 		return util(tag, true, func(c *Conn, p *portal) (err error) {
 			defer fault.Catch(&err)
-			fn(c.translator(text), p)
+			fn(&schemaChange{&c.transaction, c.translator(text)}, p)
 			return nil
 		})
 	}
@@ -58,13 +58,13 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	case *pg.Node_CopyStmt:
 		return c.planCopy(raw, s.CopyStmt, text)
 	case *pg.Node_CreateStmt:
-		return ddl("CREATE TABLE", func(t *translate.Translator, p *portal) { c.createTable(t, s.CreateStmt) })
+		return ddl("CREATE TABLE", func(c *schemaChange, p *portal) { c.createTable(s.CreateStmt) })
 	case *pg.Node_ViewStmt:
-		return ddl("CREATE VIEW", func(t *translate.Translator, p *portal) { c.createView(t, s.ViewStmt) })
+		return ddl("CREATE VIEW", func(c *schemaChange, p *portal) { c.createView(s.ViewStmt) })
 	case *pg.Node_DropStmt:
-		return c.planDrop(s.DropStmt, ddl)
+		return planDrop(s.DropStmt, ddl)
 	case *pg.Node_AlterTableStmt:
-		return ddl("ALTER TABLE", func(t *translate.Translator, p *portal) { c.alterTable(t, s.AlterTableStmt) })
+		return ddl("ALTER TABLE", func(c *schemaChange, p *portal) { c.alterTable(s.AlterTableStmt) })
 	case *pg.Node_RenameStmt:
 		tag := "ALTER TABLE"
 		switch s.RenameStmt.RenameType {
@@ -73,15 +73,15 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 		case pg.ObjectType_OBJECT_SCHEMA:
 			return nil, value.Unsupported("ALTER SCHEMA ... RENAME")
 		}
-		return ddl(tag, func(t *translate.Translator, p *portal) { c.rename(t, s.RenameStmt) })
+		return ddl(tag, func(c *schemaChange, p *portal) { c.rename(s.RenameStmt) })
 	case *pg.Node_IndexStmt:
-		return ddl("CREATE INDEX", func(t *translate.Translator, p *portal) { c.createIndex(t, s.IndexStmt) })
+		return ddl("CREATE INDEX", func(c *schemaChange, p *portal) { c.createIndex(s.IndexStmt) })
 	case *pg.Node_TruncateStmt:
-		return ddl("TRUNCATE TABLE", func(t *translate.Translator, p *portal) { c.truncate(t, s.TruncateStmt) })
+		return ddl("TRUNCATE TABLE", func(c *schemaChange, p *portal) { c.truncate(s.TruncateStmt) })
 	case *pg.Node_CreateSchemaStmt:
-		return ddl("CREATE SCHEMA", func(t *translate.Translator, p *portal) { c.createSchema(s.CreateSchemaStmt) })
+		return ddl("CREATE SCHEMA", func(c *schemaChange, p *portal) { c.createSchema(s.CreateSchemaStmt) })
 	case *pg.Node_CommentStmt:
-		return ddl("COMMENT", func(t *translate.Translator, p *portal) { c.comment(t, s.CommentStmt) })
+		return ddl("COMMENT", func(c *schemaChange, p *portal) { c.comment(s.CommentStmt) })
 	case *pg.Node_VacuumStmt:
 		tag := "VACUUM"
 		if !s.VacuumStmt.IsVacuumcmd {
@@ -105,7 +105,7 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 }
 
 // creationSchema finds the schema of a new object.
-func (c *Conn) creationSchema(r *pg.RangeVar) string {
+func (c *schemaChange) creationSchema(r *pg.RangeVar) string {
 	if r.Schemaname != "" {
 		c.checkSchema(r.Schemaname)
 		return r.Schemaname
@@ -117,7 +117,7 @@ func (c *Conn) creationSchema(r *pg.RangeVar) string {
 	return path[0]
 }
 
-func (c *Conn) checkSchema(name string) {
+func (c *schemaChange) checkSchema(name string) {
 	if c.names.Catalog.Schemas[name] == nil {
 		fault.Raisef(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
 	}
@@ -127,7 +127,7 @@ func (c *Conn) checkSchema(name string) {
 }
 
 // checkNewName refuses names that are taken, and those that SQLite cannot have.
-func (c *Conn) checkNewName(schema, name string) {
+func (c *schemaChange) checkNewName(schema, name string) {
 	exact, folded := c.names.Catalog.RelationNameTaken(schema, name)
 	if exact {
 		fault.Raisef(sqlstate.DuplicateTable, "relation \"%s\" already exists", name)
@@ -145,7 +145,7 @@ func (c *Conn) checkNewName(schema, name string) {
 
 // chooseName makes a constraint's or index's name as PostgreSQL does:
 // name1_name2_label, cut to 63 bytes, with a number if it is taken.
-func (c *Conn) chooseName(schema, name1, name2, label string, taken func(string) bool) string {
+func (c *schemaChange) chooseName(schema, name1, name2, label string, taken func(string) bool) string {
 	for n := 0; ; n++ {
 		l := label
 		if n > 0 {
@@ -175,7 +175,7 @@ func (c *Conn) chooseName(schema, name1, name2, label string, taken func(string)
 	}
 }
 
-func (c *Conn) createTable(t *translate.Translator, s *pg.CreateStmt) {
+func (c *schemaChange) createTable(s *pg.CreateStmt) {
 	switch {
 	case s.Relation.Relpersistence == "t":
 		fault.Refuse("CLV-2025", "a temporary table")
@@ -199,7 +199,7 @@ func (c *Conn) createTable(t *translate.Translator, s *pg.CreateStmt) {
 	for _, n := range s.TableElts {
 		switch x := n.GetNode().(type) {
 		case *pg.Node_ColumnDef:
-			constraints = append(constraints, c.addColumn(t, d, x.ColumnDef)...)
+			constraints = append(constraints, c.addColumn(d, x.ColumnDef)...)
 		case *pg.Node_Constraint:
 			constraints = append(constraints, columnConstraint{con: x.Constraint})
 		case *pg.Node_TableLikeClause:
@@ -211,12 +211,12 @@ func (c *Conn) createTable(t *translate.Translator, s *pg.CreateStmt) {
 	if len(d.Columns) == 0 {
 		fault.Refuse("CLV-2011", "a table without columns")
 	}
-	c.addConstraints(t, d, constraints)
-	c.must(c.exec(c.tableSQL(t, d)))
-	c.must(c.saveTable(d))
+	c.addConstraints(d, constraints)
+	must(c.exec(c.tableSQL(d)))
+	must(c.saveTable(d))
 	c.tx.made(d)
 	for i := range d.Indexes {
-		c.makeIndex(t, d, &d.Indexes[i])
+		c.makeIndex(d, &d.Indexes[i])
 	}
 }
 
@@ -225,7 +225,7 @@ type columnConstraint struct {
 	column *catalog.Column // nil for a table constraint
 }
 
-func (c *Conn) must(err error) {
+func must(err error) {
 	if err != nil {
 		if strings.Contains(err.Error(), "non-deterministic") {
 			err = value.Unsupported("a function that is not immutable in a constraint or index")
@@ -234,9 +234,9 @@ func (c *Conn) must(err error) {
 	}
 }
 
-func (c *Conn) mustOID() uint32 {
+func (c *schemaChange) mustOID() uint32 {
 	n, err := c.newOID()
-	c.must(err)
+	must(err)
 	return n
 }
 
@@ -266,7 +266,7 @@ func tableOptions(list []*pg.Node) []string {
 }
 
 // addColumn appends a column and returns its constraints.
-func (c *Conn) addColumn(t *translate.Translator, d *catalog.Table, n *pg.ColumnDef) []columnConstraint {
+func (c *schemaChange) addColumn(d *catalog.Table, n *pg.ColumnDef) []columnConstraint {
 	if d.Column(n.Colname) != nil {
 		fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", n.Colname)
 	}
@@ -287,7 +287,7 @@ func (c *Conn) addColumn(t *translate.Translator, d *catalog.Table, n *pg.Column
 	if len(d.Columns) >= 1600 {
 		fault.Raisef("54011", "tables can have at most 1600 columns")
 	}
-	oid, mod := t.TypeOf(n.TypeName)
+	oid, mod := c.t.TypeOf(n.TypeName)
 	if !value.Storable(oid) {
 		fault.Raise(sqlstate.Refusal("CLV-2034", "a SQLite shard cannot store columns of type %s", value.FormatType(oid, mod)).
 			WithHint("It stores boolean, smallint, integer, bigint, numeric, double precision, text, varchar, char, uuid, bytea, date, time, timestamp, timestamptz, json and jsonb."))
@@ -360,7 +360,7 @@ func constraintAttributes(list []*pg.Node) []*pg.Constraint {
 }
 
 // addConstraints works the constraints of CREATE TABLE or ADD COLUMN into d.
-func (c *Conn) addConstraints(t *translate.Translator, d *catalog.Table, list []columnConstraint) {
+func (c *schemaChange) addConstraints(d *catalog.Table, list []columnConstraint) {
 	named := map[string]bool{}
 	for _, k := range d.Constraints {
 		named[k.Name] = true
@@ -402,7 +402,7 @@ func (c *Conn) addConstraints(t *translate.Translator, d *catalog.Table, list []
 		case pg.ConstrType_CONSTR_NOTNULL:
 			col.NotNull = true
 		case pg.ConstrType_CONSTR_DEFAULT:
-			c.setDefault(t, d, col, k.RawExpr)
+			c.setDefault(d, col, k.RawExpr)
 		case pg.ConstrType_CONSTR_CHECK:
 			used := ""
 			several := false
@@ -430,12 +430,12 @@ func (c *Conn) addConstraints(t *translate.Translator, d *catalog.Table, list []
 					x.Columns = append(x.Columns, o.Num)
 				}
 			})
-			t.Check(d, x.Expr)
+			c.t.Check(d, x.Expr)
 			d.Constraints = append(d.Constraints, x)
 		case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
-			c.addUnique(t, d, k, col, named, taken)
+			c.addUnique(d, k, col, named, taken)
 		case pg.ConstrType_CONSTR_FOREIGN:
-			c.addForeignKey(t, d, k, col, named, taken)
+			c.addForeignKey(d, k, col, named, taken)
 		case pg.ConstrType_CONSTR_IDENTITY:
 			fault.Raise(sqlstate.Refusal("CLV-2038", "a SQLite shard has no identity columns: a rolled back transaction would give a number out twice").
 				WithHint("Use uuid DEFAULT gen_random_uuid(), or numbers of your own."))
@@ -449,7 +449,7 @@ func (c *Conn) addConstraints(t *translate.Translator, d *catalog.Table, list []
 	}
 }
 
-func (c *Conn) setDefault(t *translate.Translator, d *catalog.Table, col *catalog.Column, n *pg.Node) {
+func (c *schemaChange) setDefault(d *catalog.Table, col *catalog.Column, n *pg.Node) {
 	if k := n.GetAConst(); k != nil && k.Isnull {
 		col.Default = ""
 		return
@@ -462,10 +462,10 @@ func (c *Conn) setDefault(t *translate.Translator, d *catalog.Table, col *catalo
 		text += "::" + value.TypeName(col.Type)
 	}
 	col.Default = text
-	t.CheckDefault(d, col)
+	c.t.CheckDefault(d, col)
 }
 
-func (c *Conn) addUnique(t *translate.Translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
+func (c *schemaChange) addUnique(d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.NullsNotDistinct || len(k.Including) > 0 || k.Indexname != "" {
 		fault.Refuse("CLV-2043", "this form of UNIQUE or PRIMARY KEY")
 	}
@@ -526,7 +526,7 @@ func indexable(col *catalog.Column) {
 	}
 }
 
-func (c *Conn) addForeignKey(t *translate.Translator, d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
+func (c *schemaChange) addForeignKey(d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.FkMatchtype == "f" || k.FkMatchtype == "p" {
 		fault.Refuse("CLV-2045", "MATCH FULL and MATCH PARTIAL")
 	}
@@ -558,7 +558,7 @@ func (c *Conn) addForeignKey(t *translate.Translator, d *catalog.Table, k *pg.Co
 	if (pk.Schemaname == "" || pk.Schemaname == d.Schema) && pk.Relname == d.Name {
 		ref = d
 	} else {
-		ref = t.FindTable(pk)
+		ref = c.t.FindTable(pk)
 	}
 	if ref.System != nil || ref.Static {
 		fault.Raisef(sqlstate.WrongObjectType, "referenced relation \"%s\" is not a table", ref.Name)
@@ -622,7 +622,7 @@ func (c *Conn) addForeignKey(t *translate.Translator, d *catalog.Table, k *pg.Co
 
 // tableSQL prints the table's definition for SQLite. Columns have no type, so
 // that SQLite converts nothing. Unique constraints are indexes of their own.
-func (c *Conn) tableSQL(t *translate.Translator, d *catalog.Table) string {
+func (c *schemaChange) tableSQL(d *catalog.Table) string {
 	var parts []string
 	for _, col := range d.Live() {
 		s := quote.Ident(col.Name)
@@ -638,7 +638,7 @@ func (c *Conn) tableSQL(t *translate.Translator, d *catalog.Table) string {
 		k := &d.Constraints[i]
 		switch k.Type {
 		case "c":
-			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" CHECK "+parenthesised(t.Check(d, k.Expr)))
+			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" CHECK "+parenthesised(c.t.Check(d, k.Expr)))
 		case "f":
 			ref := d
 			if k.RefTable != d.OID {

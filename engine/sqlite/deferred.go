@@ -41,7 +41,7 @@ type wroteKeys struct {
 }
 
 // noteKeys notes a statement that wrote rows, if deferrable keys may be broken by it.
-func (c *Conn) noteKeys(p *portal, rows int64) {
+func (c *transaction) noteKeys(p *portal, rows int64) {
 	if rows == 0 || !p.plan.Write || p.plan.Table == nil || c.names.Catalog == nil || len(c.names.Catalog.Deferrable) == 0 {
 		return
 	}
@@ -55,7 +55,7 @@ func (c *Conn) noteKeys(p *portal, rows int64) {
 }
 
 // keysBroken reports whether rows of the transaction break deferrable keys.
-func (c *Conn) keysBroken() (bool, error) {
+func (c *transaction) keysBroken() (bool, error) {
 	if !c.tx.wrote || c.names.Catalog == nil || len(c.names.Catalog.Deferrable) == 0 {
 		return false, nil
 	}
@@ -79,15 +79,15 @@ func (c *Conn) keysBroken() (bool, error) {
 
 // checksAgain ends PRAGMA defer_foreign_keys, which forgets all that is to be checked at the end of the transaction: what is broken so far
 // makes the transaction one whose keys are looked at anyway.
-func (c *Conn) checksAgain() {
+func (c *transaction) checksAgain() {
 	broken, err := c.keysBroken()
-	c.must(err)
+	must(err)
 	c.tx.suspect = broken
-	c.must(c.exec("PRAGMA defer_foreign_keys = OFF"))
+	must(c.exec("PRAGMA defer_foreign_keys = OFF"))
 }
 
 // checkKeys is the check of the deferrable keys that which takes.
-func (c *Conn) checkKeys(which func(*catalog.Constraint) bool) error {
+func (c *transaction) checkKeys(which func(*catalog.Constraint) bool) error {
 	broken, err := c.keysBroken()
 	if err != nil || !broken {
 		return err
@@ -104,7 +104,7 @@ func (c *Conn) checkKeys(which func(*catalog.Constraint) bool) error {
 }
 
 // checkKey gives PostgreSQL's error if rows break the key.
-func (c *Conn) checkKey(f catalog.ForeignKey) error {
+func (c *transaction) checkKey(f catalog.ForeignKey) error {
 	ref := c.names.Catalog.ByOID[f.Key.RefTable]
 	values, found, err := c.orphan(f.Table, ref, f.Key)
 	if err != nil || !found {
@@ -125,7 +125,7 @@ func (c *Conn) checkKey(f catalog.ForeignKey) error {
 
 // parentWent reports whether the transaction's first write that can have broken the key was to the
 // table that it refers to. PostgreSQL's checks come in the order of the writes.
-func (c *Conn) parentWent(f catalog.ForeignKey, ref *catalog.Table) bool {
+func (c *transaction) parentWent(f catalog.ForeignKey, ref *catalog.Table) bool {
 	for _, w := range c.tx.wroteKeys {
 		switch {
 		case w.table == f.Table.OID && w.tag != "DELETE":
@@ -144,14 +144,14 @@ func (c *Conn) endOfStatement() error {
 }
 
 // endOfTransaction checks all deferrable keys, before COMMIT and PREPARE TRANSACTION.
-func (c *Conn) endOfTransaction() error {
+func (c *transaction) endOfTransaction() error {
 	return c.checkKeys(func(*catalog.Constraint) bool { return true })
 }
 
 // keysPending refuses a change of a table whose deferred checks have not been made and would fail now.
-func (c *Conn) keysPending(d *catalog.Table, verb string) {
+func (c *transaction) keysPending(d *catalog.Table, verb string) {
 	broken, err := c.keysBroken()
-	c.must(err)
+	must(err)
 	if !broken {
 		return
 	}
@@ -161,7 +161,7 @@ func (c *Conn) keysPending(d *catalog.Table, verb string) {
 			continue
 		}
 		_, found, err := c.orphan(f.Table, ref, f.Key)
-		c.must(err)
+		must(err)
 		if found {
 			fault.Raisef(sqlstate.ObjectInUse, "cannot %s \"%s\" because it has pending trigger events", verb, d.Name)
 		}
@@ -197,7 +197,7 @@ func planConstraints(s *pg.ConstraintsSetStmt, control controlFn) (*plan, error)
 
 // modesOf sets the mode of the keys that a name in SET CONSTRAINTS means: all of that name in the
 // first schema of the search_path that has one.
-func (c *Conn) modesOf(n *pg.RangeVar, deferred bool, modes map[uint32]bool) error {
+func (c *definitions) modesOf(n *pg.RangeVar, deferred bool, modes map[uint32]bool) error {
 	schemas := c.names.Schemas()
 	if n.Schemaname != "" {
 		if c.names.Catalog.Schemas[n.Schemaname] == nil {

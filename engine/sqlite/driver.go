@@ -482,11 +482,20 @@ func (s *Shard) connect(params map[string]string) (*Conn, error) {
 
 // newConn makes a conversation over an open database.
 func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
-	c := &Conn{db: db, env: &function.Env{Loc: time.UTC}, names: catalog.Namespace{User: "cleave", Database: "cleave"}, params: map[string]string{},
-		prepared: pgbackend.Statements[*prepared]{Max: preparedMax, Gone: func(s *prepared) { s.plan.unpin() }}, helpers: map[string]*sqlite.Stmt{}, filled: map[*catalog.System]int64{},
-		wake: make(chan struct{}), interrupt: make(chan struct{}), currval: map[uint32]int64{}, maxQueue: queueMax + 256<<20}
+	c := &Conn{
+		transaction: transaction{
+			client: client{params: map[string]string{}},
+			definitions: definitions{
+				database: database{db: db, env: &function.Env{Loc: time.UTC}, helpers: map[string]*sqlite.Stmt{}},
+				names:    catalog.Namespace{User: "cleave", Database: "cleave"},
+				filled:   map[*catalog.System]int64{},
+			},
+		},
+		prepared: pgbackend.Statements[*prepared]{Max: preparedMax, Gone: func(s *prepared) { s.plan.unpin() }},
+		wake:     make(chan struct{}), interrupt: make(chan struct{}), currval: map[uint32]int64{}, maxQueue: queueMax + 256<<20,
+	}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: c.forgetPortal}
-	c.settings = settings{values: map[string]string{}, start: map[string]string{}, conn: c}
+	c.settings = settings{values: map[string]string{}, start: map[string]string{}, changed: c.settingChanged}
 	if u := params["user"]; u != "" {
 		c.names.User = u
 	}
@@ -536,7 +545,7 @@ func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 	return c, nil
 }
 
-func (c *Conn) startSetting(k, v string) error {
+func (c *transaction) startSetting(k, v string) error {
 	d := settingByName[k]
 	if d == nil {
 		if strings.Contains(k, ".") {
@@ -558,7 +567,7 @@ func (c *Conn) startSetting(k, v string) error {
 }
 
 // startOptions reads "-c name=value" pairs.
-func (c *Conn) startOptions(v string) error {
+func (c *transaction) startOptions(v string) error {
 	fields := strings.Fields(v)
 	for i := 0; i < len(fields); i++ {
 		kv, ok := strings.CutPrefix(fields[i], "-c")
@@ -594,7 +603,7 @@ func sqliteVersion() string {
 }
 
 // loadCatalog reads the definitions of a generation inside the current transaction.
-func (c *Conn) loadCatalog(gen int64) error {
+func (c *definitions) loadCatalog(gen int64) error {
 	cat := catalog.New()
 	cat.Generation = gen
 	stmt, _, err := c.db.PrepareTransient("SELECT kind, def FROM cleave_object ORDER BY oid")
@@ -655,14 +664,14 @@ func (c *Conn) loadCatalog(gen int64) error {
 }
 
 // newOID takes the next OID.
-func (c *Conn) newOID() (uint32, error) {
+func (c *definitions) newOID() (uint32, error) {
 	n, err := c.queryInt("UPDATE cleave_meta SET value = value + 1 WHERE key = 'next_oid' RETURNING value - 1")
 	return uint32(n), err
 }
 
 // changed starts a new generation of the catalogue.
-func (c *Conn) changed() error {
-	c.tx.ddl = true
+func (c *definitions) changed() error {
+	c.redefined = true
 	n, err := c.queryInt("UPDATE cleave_meta SET value = value + 1 WHERE key = 'generation' RETURNING value")
 	if err != nil {
 		return err
@@ -670,7 +679,7 @@ func (c *Conn) changed() error {
 	return c.loadCatalog(n)
 }
 
-func (c *Conn) saveObject(oid uint32, kind string, v any) error {
+func (c *definitions) saveObject(oid uint32, kind string, v any) error {
 	if err := c.writeObject(oid, kind, v); err != nil {
 		return err
 	}
@@ -678,14 +687,14 @@ func (c *Conn) saveObject(oid uint32, kind string, v any) error {
 }
 
 // writeObject is saveObject for several in a row: changed follows the last one.
-func (c *Conn) writeObject(oid uint32, kind string, v any) error {
+func (c *definitions) writeObject(oid uint32, kind string, v any) error {
 	return c.exec(fmt.Sprintf("INSERT INTO cleave_object (oid, kind, def) VALUES (%d, '%s', %s) ON CONFLICT (oid) DO UPDATE SET def = excluded.def",
 		oid, kind, quote.Text(catalog.Encode(v))))
 }
 
-func (c *Conn) saveTable(d *catalog.Table) error { return c.saveObject(d.OID, "table", d) }
+func (c *definitions) saveTable(d *catalog.Table) error { return c.saveObject(d.OID, "table", d) }
 
-func (c *Conn) dropObject(oid uint32) error {
+func (c *definitions) dropObject(oid uint32) error {
 	if err := c.exec(fmt.Sprintf("DELETE FROM cleave_object WHERE oid = %d", oid)); err != nil {
 		return err
 	}

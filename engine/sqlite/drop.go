@@ -9,20 +9,19 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
-	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translate.Translator, p *portal)) (*plan, error)) (*plan, error) {
+func planDrop(s *pg.DropStmt, ddl func(string, func(c *schemaChange, p *portal)) (*plan, error)) (*plan, error) {
 	cascade := s.Behavior == pg.DropBehavior_DROP_CASCADE
 	switch s.RemoveType {
 	case pg.ObjectType_OBJECT_TABLE:
-		return ddl("DROP TABLE", func(t *translate.Translator, p *portal) {
+		return ddl("DROP TABLE", func(c *schemaChange, p *portal) {
 			var list []*catalog.Table
 			for _, o := range s.Objects {
 				r := rangeVarOf(o)
-				d := c.findForDrop(t, r, s.MissingOk, "table")
+				d := c.findForDrop(r, s.MissingOk, "table")
 				if d == nil {
 					continue
 				}
@@ -34,19 +33,19 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translate.Trans
 			c.dropTables(list, cascade)
 		})
 	case pg.ObjectType_OBJECT_INDEX:
-		return ddl("DROP INDEX", func(t *translate.Translator, p *portal) {
+		return ddl("DROP INDEX", func(c *schemaChange, p *portal) {
 			for _, o := range s.Objects {
 				c.dropIndex(rangeVarOf(o), s.MissingOk)
 			}
 		})
 	case pg.ObjectType_OBJECT_SCHEMA:
-		return ddl("DROP SCHEMA", func(t *translate.Translator, p *portal) {
+		return ddl("DROP SCHEMA", func(c *schemaChange, p *portal) {
 			for _, o := range s.Objects {
 				c.dropSchema(o.GetString_().GetSval(), s.MissingOk, cascade)
 			}
 		})
 	case pg.ObjectType_OBJECT_VIEW:
-		return ddl("DROP VIEW", func(t *translate.Translator, p *portal) { c.dropView(t, s) })
+		return ddl("DROP VIEW", func(c *schemaChange, p *portal) { c.dropView(s) })
 	case pg.ObjectType_OBJECT_SEQUENCE, pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_FUNCTION:
 		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_SEQUENCE: "sequence", pg.ObjectType_OBJECT_TYPE: "type", pg.ObjectType_OBJECT_FUNCTION: "function"}[s.RemoveType]
 		code := sqlstate.UndefinedTable
@@ -56,7 +55,7 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translate.Trans
 		if what == "function" {
 			return nil, value.Unsupported("DROP FUNCTION")
 		}
-		return ddl("DROP "+strings.ToUpper(what), func(t *translate.Translator, p *portal) {
+		return ddl("DROP "+strings.ToUpper(what), func(c *schemaChange, p *portal) {
 			for _, o := range s.Objects {
 				name := ""
 				if tn := o.GetTypeName(); tn != nil {
@@ -89,7 +88,7 @@ func rangeVarOf(o *pg.Node) *pg.RangeVar {
 }
 
 // findForDrop finds a table; with missingOK its absence is a notice.
-func (c *Conn) findForDrop(t *translate.Translator, r *pg.RangeVar, missingOK bool, what string) *catalog.Table {
+func (c *schemaChange) findForDrop(r *pg.RangeVar, missingOK bool, what string) *catalog.Table {
 	if r.Schemaname != "" && c.names.Catalog.Schemas[r.Schemaname] == nil {
 		if missingOK {
 			c.notice("00000", "schema \"%s\" does not exist, skipping", r.Schemaname)
@@ -99,10 +98,10 @@ func (c *Conn) findForDrop(t *translate.Translator, r *pg.RangeVar, missingOK bo
 	}
 	var d *catalog.Table
 	if r.Schemaname != "" {
-		d = t.Names.Lookup(r.Schemaname, r.Relname)
+		d = c.names.Lookup(r.Schemaname, r.Relname)
 	} else {
-		for _, s := range append([]string{catalog.SchemaPgCatalog}, t.Names.Path...) {
-			if d = t.Names.Lookup(s, r.Relname); d != nil {
+		for _, s := range append([]string{catalog.SchemaPgCatalog}, c.names.Path...) {
+			if d = c.names.Lookup(s, r.Relname); d != nil {
 				break
 			}
 		}
@@ -127,7 +126,7 @@ func (c *Conn) findForDrop(t *translate.Translator, r *pg.RangeVar, missingOK bo
 	return d
 }
 
-func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
+func (c *schemaChange) dropTables(list []*catalog.Table, cascade bool) {
 	going := map[uint32]bool{}
 	for _, d := range list {
 		going[d.OID] = true
@@ -152,12 +151,12 @@ func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
 	c.dependentViews(list, views, "table", cascade)
 	for _, v := range c.names.Catalog.SortedViews() {
 		if views[v.OID] {
-			c.must(c.dropObject(v.OID))
+			must(c.dropObject(v.OID))
 		}
 	}
 	// SQLite deletes the rows first, which checks the references among them.
 	if len(list) > 1 {
-		c.must(c.exec("PRAGMA defer_foreign_keys = ON"))
+		must(c.exec("PRAGMA defer_foreign_keys = ON"))
 		defer c.checksAgain()
 	}
 	for _, d := range list {
@@ -165,14 +164,14 @@ func (c *Conn) dropTables(list []*catalog.Table, cascade bool) {
 		if c.names.Catalog.ByOID[d.OID] == nil {
 			continue // named twice
 		}
-		c.must(c.dropTriggers(d))
+		must(c.dropTriggers(d))
 		c.endCaptures(d)
-		c.must(c.exec("DROP TABLE " + quote.Ident(d.SQLName())))
-		c.must(c.dropObject(d.OID))
+		must(c.exec("DROP TABLE " + quote.Ident(d.SQLName())))
+		must(c.dropObject(d.OID))
 	}
 }
 
-func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
+func (c *schemaChange) dropIndex(r *pg.RangeVar, missingOK bool) {
 	schemas := c.names.Path
 	if r.Schemaname != "" {
 		schemas = []string{r.Schemaname}
@@ -198,7 +197,7 @@ func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
 	fault.Raisef(sqlstate.UndefinedObject, "index \"%s\" does not exist", r.Relname)
 }
 
-func (c *Conn) removeIndex(d *catalog.Table, oid uint32) *catalog.Table {
+func (c *schemaChange) removeIndex(d *catalog.Table, oid uint32) *catalog.Table {
 	n := d.Clone()
 	n.Indexes = nil
 	for _, ix := range d.Indexes {
@@ -215,9 +214,9 @@ func (c *Conn) removeIndex(d *catalog.Table, oid uint32) *catalog.Table {
 				}
 			}
 		}
-		c.must(c.exec("DROP INDEX " + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
+		must(c.exec("DROP INDEX " + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
 	}
-	c.must(c.saveTable(n))
+	must(c.saveTable(n))
 	return c.names.Catalog.ByOID[d.OID]
 }
 
@@ -237,7 +236,7 @@ func sameColumnsSet(nums []int16, cols []catalog.IndexColumn) bool {
 	return true
 }
 
-func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
+func (c *schemaChange) createSchema(s *pg.CreateSchemaStmt) {
 	name := s.Schemaname
 	if len(s.SchemaElts) > 0 {
 		fault.Refuse("CLV-2050", "CREATE SCHEMA with elements")
@@ -266,10 +265,10 @@ func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
 			WithHint("Choose another name."))
 	}
 	oid := c.mustOID()
-	c.must(c.saveObject(oid, "schema", &catalog.Schema{OID: oid, Name: name}))
+	must(c.saveObject(oid, "schema", &catalog.Schema{OID: oid, Name: name}))
 }
 
-func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
+func (c *schemaChange) dropSchema(name string, missingOK, cascade bool) {
 	s := c.names.Catalog.Schemas[name]
 	if s == nil {
 		if missingOK {
@@ -312,5 +311,5 @@ func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
 		}
 		c.dropTables(list, true)
 	}
-	c.must(c.dropObject(s.OID))
+	must(c.dropObject(s.OID))
 }

@@ -85,7 +85,7 @@ func guardTrigger(d *catalog.Table, op string) string {
 	return fmt.Sprintf("cleave_guard_%d_%s", d.OID, op)
 }
 
-func (c *Conn) dropTriggers(d *catalog.Table) error {
+func (c *database) dropTriggers(d *catalog.Table) error {
 	for _, op := range guardOps {
 		if err := c.exec("DROP TRIGGER IF EXISTS " + quote.Ident(guardTrigger(d, op))); err != nil {
 			return err
@@ -94,11 +94,11 @@ func (c *Conn) dropTriggers(d *catalog.Table) error {
 	return c.exec(fmt.Sprintf("DELETE FROM cleave_owned WHERE table_oid = %d", d.OID))
 }
 
-func (c *Conn) setGuard(g engine.Guard) error { return c.setGuards([]engine.Guard{g}) }
+func (c *definitions) setGuard(g engine.Guard) error { return c.setGuards([]engine.Guard{g}) }
 
 // setGuards sets the guards of tables. Who writes waits for the file meanwhile: a trigger whose text stays is left alone, rows that
 // tables have in common are written by one statement, and the catalogue is loaded once.
-func (c *Conn) setGuards(guards []engine.Guard) error {
+func (c *definitions) setGuards(guards []engine.Guard) error {
 	if len(guards) == 0 {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (c *Conn) setGuards(guards []engine.Guard) error {
 var guardOps = []string{"insert", "update", "delete"}
 
 // guardTriggers returns the texts of all guards' triggers, by their names.
-func (c *Conn) guardTriggers() (map[string]string, error) {
+func (c *database) guardTriggers() (map[string]string, error) {
 	stmt, _, err := c.db.PrepareTransient("SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' AND name GLOB 'cleave_guard_*'")
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func newGuardDef(d *catalog.Table, g engine.Guard) (*catalog.Guard, error) {
 const ownedAtOnce = 1000
 
 // setOwned replaces the rows of tables that own the same.
-func (c *Conn) setOwned(oids []string, o keyspace.Ownership) error {
+func (c *database) setOwned(oids []string, o keyspace.Ownership) error {
 	if err := c.exec("DELETE FROM cleave_owned WHERE table_oid IN (" + strings.Join(oids, ", ") + ")"); err != nil {
 		return err
 	}

@@ -10,12 +10,11 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
-	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (c *Conn) makeIndex(t *translate.Translator, d *catalog.Table, ix *catalog.Index) {
+func (c *schemaChange) makeIndex(d *catalog.Table, ix *catalog.Index) {
 	var cols []string
 	for _, ic := range ix.Columns {
 		s := d.ByNum(ic.Num).Indexed()
@@ -30,7 +29,7 @@ func (c *Conn) makeIndex(t *translate.Translator, d *catalog.Table, ix *catalog.
 	}
 	sql := word + quote.Ident(catalog.SQLName(d.Schema, ix.Name)) + " ON " + quote.Ident(d.SQLName()) + " (" + strings.Join(cols, ", ") + ")"
 	if ix.Where != "" {
-		sql += " WHERE " + t.Check(d, ix.Where)
+		sql += " WHERE " + c.t.Check(d, ix.Where)
 	}
 	if err := c.exec(sql); err != nil {
 		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
@@ -39,12 +38,12 @@ func (c *Conn) makeIndex(t *translate.Translator, d *catalog.Table, ix *catalog.
 			e.Detail = c.duplicateKey(d, ix)
 			fault.Raise(e)
 		}
-		c.must(err)
+		must(err)
 	}
 }
 
 // duplicateKey finds a key that a unique index would have twice.
-func (c *Conn) duplicateKey(d *catalog.Table, ix *catalog.Index) string {
+func (c *database) duplicateKey(d *catalog.Table, ix *catalog.Index) string {
 	var cols, keys, some []string
 	var nums []int16
 	for _, ic := range ix.Columns {
@@ -93,8 +92,8 @@ func operatorClass(col *catalog.Column, names []*pg.Node) string {
 	return name
 }
 
-func (c *Conn) createIndex(t *translate.Translator, s *pg.IndexStmt) {
-	d := t.FindTable(s.Relation)
+func (c *schemaChange) createIndex(s *pg.IndexStmt) {
+	d := c.t.FindTable(s.Relation)
 	if d.System != nil || d.Static {
 		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
 	}
@@ -140,7 +139,7 @@ func (c *Conn) createIndex(t *translate.Translator, s *pg.IndexStmt) {
 	}
 	if s.WhereClause != nil {
 		ix.Where = syntax.Deparse(s.WhereClause)
-		t.Check(d, ix.Where)
+		c.t.Check(d, ix.Where)
 	}
 	ix.Name = s.Idxname
 	if ix.Name == "" {
@@ -153,8 +152,8 @@ func (c *Conn) createIndex(t *translate.Translator, s *pg.IndexStmt) {
 		c.checkNewName(d.Schema, ix.Name)
 	}
 	ix.OID = c.mustOID()
-	c.makeIndex(t, d, &ix)
+	c.makeIndex(d, &ix)
 	n := d.Clone()
 	n.Indexes = append(n.Indexes, ix)
-	c.must(c.saveTable(n))
+	must(c.saveTable(n))
 }

@@ -34,7 +34,7 @@ func planKey(text string, oids []uint32, fixed bool) string {
 	return string(b)
 }
 
-func (c *Conn) fresh(p *plan) bool {
+func (c *transaction) fresh(p *plan) bool {
 	return p.kind == controlPlan || p.settings == c.settings.version && c.names.Catalog != nil && p.generation == c.names.Catalog.Generation
 }
 
@@ -290,7 +290,7 @@ func (c *Conn) bind(body []byte) error {
 }
 
 // boundArgs reads the values of a Bind.
-func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []value.Datum, err error) {
+func (c *definitions) boundArgs(params []uint32, m *wire.BindMessage) (args []value.Datum, err error) {
 	args = make([]value.Datum, len(params))
 	for i, v := range m.Values {
 		if v == nil {
@@ -323,7 +323,7 @@ func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []value.Dat
 }
 
 // textParam reads a parameter in text format.
-func (c *Conn) textParam(oid uint32, text string) (value.Datum, error) {
+func (c *definitions) textParam(oid uint32, text string) (value.Datum, error) {
 	if translate.IsReg(oid) {
 		i, err := c.names.RegIn(oid, text)
 		return value.Int(i), err

@@ -207,11 +207,11 @@ func insertInto(t *movedTable) string {
 }
 
 // born is the nonce of an id's row: another one after a Release.
-func (c *Conn) born(id string) (string, error) {
+func (c *database) born(id string) (string, error) {
 	return text1(c.db, "SELECT born FROM cleave_move WHERE id = "+quote.Text(id))
 }
 
-func (c *Conn) stillBorn(id, born string) error {
+func (c *database) stillBorn(id, born string) error {
 	now, err := c.born(id)
 	if err == nil && now != born {
 		err = sqlstate.New(sqlstate.ObjectNotInState, "the move %s was released here while rows of it were being loaded", id).

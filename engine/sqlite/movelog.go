@@ -259,7 +259,7 @@ func (r *logReader) decode(body []byte) error {
 }
 
 // helper returns a kept statement. The caller resets it.
-func (c *Conn) helper(sql string) (*sqlite.Stmt, error) {
+func (c *database) helper(sql string) (*sqlite.Stmt, error) {
 	q := c.helpers[sql]
 	if q == nil {
 		var err error

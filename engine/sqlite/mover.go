@@ -251,7 +251,7 @@ func (m *mover) checkToken(c *Conn) error {
 }
 
 // token is the greatest token that the file has seen.
-func (c *Conn) token() (uint64, error) {
+func (c *database) token() (uint64, error) {
 	text, err := text1(c.db, "SELECT value FROM cleave_meta WHERE key = 'mover_token'")
 	if err != nil || text == "" {
 		return 0, err
@@ -408,7 +408,7 @@ func otherSet(id string) error {
 
 // startCapture makes a capture in the current transaction, after what is left of an
 // earlier one of that id.
-func (c *Conn) startCapture(id string, set engine.Set) (*catalog.Capture, error) {
+func (c *definitions) startCapture(id string, set engine.Set) (*catalog.Capture, error) {
 	if err := c.endCapture(id); err != nil {
 		return nil, err
 	}
@@ -417,7 +417,7 @@ func (c *Conn) startCapture(id string, set engine.Set) (*catalog.Capture, error)
 
 // endCapture takes a capture's triggers away and marks it, under no id, as one
 // whose rows can go.
-func (c *Conn) endCapture(id string) error {
+func (c *definitions) endCapture(id string) error {
 	d := c.names.Catalog.Capture(id)
 	if d == nil {
 		return nil

@@ -384,7 +384,7 @@ func (m *mover) Sums(ctx context.Context, set engine.Set, pace engine.Pace) ([]e
 
 // eachRow calls fn for the rows of a table that meet a condition, until it returns
 // false. parts divide the table by rowid.
-func (c *Conn) eachRow(t *movedTable, cond string, part, parts int, fn func(*rowReader) bool) error {
+func (c *database) eachRow(t *movedTable, cond string, part, parts int, fn func(*rowReader) bool) error {
 	table := "main." + quote.Ident(t.def.SQLName())
 	if parts > 1 {
 		least, err := c.queryInt("SELECT coalesce(min(rowid), 0) FROM " + table)
@@ -611,7 +611,7 @@ func (m *mover) Sizes(ctx context.Context, set engine.Set) (rows, bytes int64, e
 	return rows, bytes, err
 }
 
-func (c *Conn) sampleSize(t *movedTable, cond string) (rows, bytes int64, err error) {
+func (c *database) sampleSize(t *movedTable, cond string) (rows, bytes int64, err error) {
 	const (
 		places  = 64
 		perHead = 32 // rows read at a place

@@ -39,7 +39,7 @@ const (
 
 // translateStatement builds the plan of one statement of a SELECT, INSERT,
 // UPDATE or DELETE kind.
-func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, fixed bool) (*plan, error) {
+func (c *transaction) translateStatement(raw *pg.RawStmt, text string, oids []uint32, fixed bool) (*plan, error) {
 	s, err := c.translator(text).Statement(raw, oids, fixed)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, f
 	return &plan{text: text, Statement: *s, generation: c.names.Catalog.Generation, settings: c.settings.version}, nil
 }
 
-func (c *Conn) translator(text string) *translate.Translator {
+func (c *definitions) translator(text string) *translate.Translator {
 	return translate.New(&c.names, c.env.Loc, text)
 }
 

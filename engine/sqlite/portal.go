@@ -102,7 +102,7 @@ func (p *plan) unpin() {
 }
 
 // stmtOf takes a SQLite statement for the plan.
-func (c *Conn) stmtOf(p *plan) (*sqlite.Stmt, error) {
+func (c *database) stmtOf(p *plan) (*sqlite.Stmt, error) {
 	if n := len(p.idle); n > 0 {
 		s := p.idle[n-1]
 		p.idle = p.idle[:n-1]
@@ -473,7 +473,7 @@ func grow(dst []byte, n int) []byte {
 	return dst[:len(dst)+n]
 }
 
-func (c *Conn) appendValue(dst []byte, typ uint32, d value.Datum, binaryFormat bool) ([]byte, error) {
+func (c *definitions) appendValue(dst []byte, typ uint32, d value.Datum, binaryFormat bool) ([]byte, error) {
 	if binaryFormat {
 		return value.AppendBinary(dst, typ, d, c.env.Loc)
 	}

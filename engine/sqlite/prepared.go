@@ -39,7 +39,7 @@ var (
 func (c *Conn) CanPrepare() bool { return c.shard != nil }
 
 // record begins to note what the transaction writes, if it may be prepared.
-func (c *Conn) record() error {
+func (c *transaction) record() error {
 	if c.tx.block != txOpen || c.shard == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (c *Conn) prepareTx(gid string) error {
 		return sqlstate.Refusal("CLV-2132", "a virtual database cannot prepare a transaction").WithHint("Use COMMIT.")
 	case len(gid) >= 200:
 		return sqlstate.New(sqlstate.InvalidParameterValue, "transaction identifier \"%s\" is too long", gid)
-	case c.tx.ddl:
+	case c.redefined:
 		return sqlstate.Refusal("CLV-2133", "a transaction that changed definitions cannot be prepared on a SQLite shard").
 			WithHint("Change definitions in a transaction of their own.")
 	case len(c.names.Relations) > 0:
@@ -115,7 +115,7 @@ func (c *Conn) prepareTx(gid string) error {
 		return err
 	}
 	if err := c.cachedExec("COMMIT"); err != nil {
-		return c.commitFailed(err)
+		return commitFailed(err)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func execArgs(db *sqlite.Conn, sql string, args ...value.Datum) error {
 
 // holder returns the prepared transaction that holds the file's write lock, ""
 // if there is none, in the connection's present snapshot.
-func (c *Conn) holder() (string, error) {
+func (c *database) holder() (string, error) {
 	const sql = "SELECT value FROM cleave_meta WHERE key = 'prepared'"
 	stmt := c.helpers[sql]
 	if stmt == nil {
@@ -376,7 +376,7 @@ func (c *Conn) endPreparedOn(db *sqlite.Conn, gid string, commit bool) error {
 		}
 	}
 	if err := run(db, "COMMIT"); err != nil {
-		return c.commitFailed(err)
+		return commitFailed(err)
 	}
 	return nil
 }

@@ -101,8 +101,8 @@ var settingByName = func() map[string]*settingDef {
 type settings struct {
 	values  map[string]string // lower-case name; only what differs from the start
 	start   map[string]string
-	version int // changes when plans depend on what changed
-	conn    *Conn
+	version int               // changes when plans depend on what changed
+	changed func(name string) // applies a value
 	timer   *time.Timer
 }
 
@@ -254,7 +254,7 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 }
 
 // assign changes a parameter for good (until the transaction ends otherwise).
-func (c *Conn) assign(name, v string, local bool) error {
+func (c *transaction) assign(name, v string, local bool) error {
 	d := settingByName[strings.ToLower(name)]
 	if d == nil {
 		if strings.Contains(name, ".") {
@@ -282,7 +282,7 @@ func (c *Conn) assign(name, v string, local bool) error {
 	return c.store(strings.ToLower(d.name), n, local)
 }
 
-func (c *Conn) store(name, v string, local bool) error {
+func (c *transaction) store(name, v string, local bool) error {
 	s := &c.settings
 	if len(s.values) > 1000 {
 		return sqlstate.New(sqlstate.ConfigurationLimit, "more than 1000 parameters are set")
@@ -302,7 +302,7 @@ func (c *Conn) store(name, v string, local bool) error {
 }
 
 // settingChanged applies a parameter's effect and reports it.
-func (c *Conn) settingChanged(name string) {
+func (c *transaction) settingChanged(name string) {
 	s := &c.settings
 	v := s.get(name)
 	switch name {
@@ -327,7 +327,7 @@ func (s *settings) restore(v savedSetting) {
 	} else {
 		delete(s.values, v.name)
 	}
-	s.conn.settingChanged(v.name)
+	s.changed(v.name)
 }
 
 // commitLocal undoes SET LOCAL at the end of a committed transaction.
@@ -411,9 +411,9 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 	}
 	switch s := raw.Stmt.GetNode().(type) {
 	case *pg.Node_TransactionStmt:
-		return c.planTransaction(s.TransactionStmt, control)
+		return planTransaction(s.TransactionStmt, control)
 	case *pg.Node_VariableSetStmt:
-		return c.planSet(s.VariableSetStmt, control)
+		return planSet(s.VariableSetStmt, control)
 	case *pg.Node_VariableShowStmt:
 		return c.planShow(s.VariableShowStmt, text)
 	case *pg.Node_DiscardStmt:
@@ -480,7 +480,7 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 
 type controlFn func(tag string, fn func(c *Conn, p *portal) error) (*plan, error)
 
-func (c *Conn) planTransaction(s *pg.TransactionStmt, control controlFn) (*plan, error) {
+func planTransaction(s *pg.TransactionStmt, control controlFn) (*plan, error) {
 	if s.Chain {
 		return nil, value.Unsupported("AND CHAIN")
 	}
@@ -577,7 +577,7 @@ func (c *Conn) planTransaction(s *pg.TransactionStmt, control controlFn) (*plan,
 	return nil, value.Unsupported("this transaction statement")
 }
 
-func (c *Conn) transactionModes(opts []*pg.Node) error {
+func (c *transaction) transactionModes(opts []*pg.Node) error {
 	for _, n := range opts {
 		d := n.GetDefElem()
 		switch d.Defname {
@@ -597,7 +597,7 @@ func (c *Conn) transactionModes(opts []*pg.Node) error {
 	return nil
 }
 
-func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) {
+func planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) {
 	name := s.Name
 	switch s.Kind {
 	case pg.VariableSetKind_VAR_SET_MULTI:
@@ -683,7 +683,7 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 }
 
 // resetOne gives a parameter the value that the session began with.
-func (c *Conn) resetOne(name string, local bool) error {
+func (c *transaction) resetOne(name string, local bool) error {
 	d := settingByName[strings.ToLower(name)]
 	if d == nil && !strings.Contains(name, ".") {
 		return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter \"%s\"", name)
@@ -701,7 +701,7 @@ func (c *Conn) resetOne(name string, local bool) error {
 	return c.store(strings.ToLower(name), v, local)
 }
 
-func (c *Conn) resetAll() {
+func (c *transaction) resetAll() {
 	for name := range c.settings.values {
 		v, had := c.settings.values[name]
 		if c.tx.block != txNone || c.tx.implicit {
@@ -712,7 +712,7 @@ func (c *Conn) resetAll() {
 	}
 }
 
-func (c *Conn) show(name string) (shown, value string, err error) {
+func (c *transaction) show(name string) (shown, value string, err error) {
 	switch strings.ToLower(name) {
 	case "transaction_isolation":
 		if c.tx.block == txNone {

@@ -53,7 +53,6 @@ type txState struct {
 	wroteKeys  []wroteKeys // in their order
 	suspect    bool        // keys may be broken of which SQLite does not know any more, see checksAgain
 	lost       bool
-	ddl        bool
 	started    bool // TxTime is set
 	local      []savedSetting
 	captured   []uint32 // captures that have a row of this transaction in the log
@@ -453,7 +452,7 @@ func (c *Conn) busyTimeout() time.Duration {
 	return 5 * time.Second
 }
 
-func (c *Conn) replaySavepoints() error {
+func (c *transaction) replaySavepoints() error {
 	for i := range c.tx.saves.Len() {
 		if err := c.exec("SAVEPOINT s" + strconv.Itoa(i)); err != nil {
 			return err
@@ -464,7 +463,7 @@ func (c *Conn) replaySavepoints() error {
 
 // checkGeneration reads the catalogue's generation inside the transaction and
 // loads the catalogue if it changed.
-func (c *Conn) checkGeneration() error {
+func (c *transaction) checkGeneration() error {
 	if c.readonly {
 		return nil
 	}
@@ -526,7 +525,7 @@ func (c *Conn) commitTx() error {
 	case sqliteBegun:
 		if err = c.endOfTransaction(); err == nil {
 			if err = c.cachedExec("COMMIT"); err != nil {
-				err = c.commitFailed(err)
+				err = commitFailed(err)
 			}
 		}
 	}
@@ -550,7 +549,7 @@ func (c *Conn) commitTx() error {
 
 // commitFailed tells a transaction that is certainly not committed from one
 // whose outcome only the file knows.
-func (c *Conn) commitFailed(err error) error {
+func commitFailed(err error) error {
 	switch code := sqlite.ErrCode(err); code.ToPrimary() {
 	case sqlite.ResultIOErr:
 		e := sqlstate.Wrap(err, sqlstate.TransactionUnknown, "the disk failed while the transaction was being committed")
@@ -596,7 +595,7 @@ func (c *Conn) rollbackSQLite() {
 	}
 	c.tx.sqlite, c.tx.wrote = sqliteIdle, false
 	c.touched.end()
-	if c.tx.ddl {
+	if c.redefined {
 		c.names.Catalog = nil
 	}
 	clear(c.filled)
@@ -616,6 +615,7 @@ func (c *Conn) releaseTurn() {
 func (c *Conn) resetTx() {
 	c.releaseTurn()
 	c.touched.end()
+	c.redefined = false
 	c.tx = txState{isolation: c.settings.get("default_transaction_isolation")}
 }
 
@@ -708,7 +708,7 @@ func (c *Conn) rollbackTo(name string) error {
 		if err := c.exec("ROLLBACK TO s" + strconv.Itoa(i)); err != nil {
 			return err
 		}
-		if c.tx.ddl {
+		if c.redefined {
 			c.names.Catalog = nil
 		}
 		clear(c.filled)

@@ -12,7 +12,6 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
-	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -22,7 +21,7 @@ import (
 // translated with its query in its place. The query is kept with the schemas of its
 // tables, so that it means the same whatever the search_path.
 
-func (c *Conn) createView(t *translate.Translator, s *pg.ViewStmt) {
+func (c *schemaChange) createView(s *pg.ViewStmt) {
 	switch {
 	case s.View.Relpersistence == "t":
 		fault.Refuse("CLV-2196", "a temporary view")
@@ -38,15 +37,15 @@ func (c *Conn) createView(t *translate.Translator, s *pg.ViewStmt) {
 	if old == nil || !s.Replace {
 		c.checkNewName(schema, name)
 	}
-	d := &catalog.Table{Schema: schema, Name: name, Columns: t.ViewColumns(s.Query, s.Aliases), Viewed: &catalog.View{}}
+	d := &catalog.Table{Schema: schema, Name: name, Columns: c.t.ViewColumns(s.Query, s.Aliases), Viewed: &catalog.View{}}
 	if len(d.Columns) == 0 {
 		fault.Refuse("CLV-2200", "a view without columns")
 	}
 	query := proto.Clone(s.Query).(*pg.Node)
 	named := (len(s.Aliases) == 0 || !starred(query)) && nameColumns(query, d.Columns)
-	c.qualify(t, query, d.Viewed)
+	c.qualify(query, d.Viewed)
 	tree, err := syntax.Tree("SELECT 1") // for its version
-	c.must(err)
+	must(err)
 	tree.Stmts[0].Stmt = query
 	text, err := pg.Deparse(tree)
 	if err != nil {
@@ -67,7 +66,7 @@ func (c *Conn) createView(t *translate.Translator, s *pg.ViewStmt) {
 		d.OID, d.Comment = old.OID, old.Comment
 	}
 	d.View = d.Viewed
-	c.must(c.saveObject(d.OID, "view", d))
+	must(c.saveObject(d.OID, "view", d))
 }
 
 // starred reports whether the columns of a query are not listed.
@@ -137,7 +136,7 @@ func replaces(old, d *catalog.Table) {
 }
 
 // qualify names the schemas of the tables in a view's query, and notes them.
-func (c *Conn) qualify(t *translate.Translator, query *pg.Node, v *catalog.View) {
+func (c *schemaChange) qualify(query *pg.Node, v *catalog.View) {
 	ctes := map[string]bool{}
 	syntax.Each(query.ProtoReflect(), func(m protoreflect.Message) {
 		switch x := m.Interface().(type) {
@@ -155,12 +154,12 @@ func (c *Conn) qualify(t *translate.Translator, query *pg.Node, v *catalog.View)
 			return
 		}
 		if r.Schemaname == "" && ctes[r.Relname] {
-			if slices.ContainsFunc(t.Names.Path, func(s string) bool { return t.Names.Lookup(s, r.Relname) != nil }) {
+			if slices.ContainsFunc(c.names.Path, func(s string) bool { return c.names.Lookup(s, r.Relname) != nil }) {
 				fault.Refuse("CLV-2202", "a view with a WITH query that is named like a table")
 			}
 			return
 		}
-		d := t.FindRelation(r)
+		d := c.t.FindRelation(r)
 		if d.Relation {
 			fault.Refuse("CLV-2203", "a view of a temporary relation")
 		}
@@ -172,7 +171,7 @@ func (c *Conn) qualify(t *translate.Translator, query *pg.Node, v *catalog.View)
 }
 
 // usedByViews refuses to change columns and names that views rely on.
-func (c *Conn) usedByViews(d *catalog.Table, onlyStar bool) {
+func (c *schemaChange) usedByViews(d *catalog.Table, onlyStar bool) {
 	for _, v := range c.names.Catalog.SortedViews() {
 		if slices.Contains(v.Viewed.Refs, d.OID) && (!onlyStar || v.Viewed.Star) {
 			fault.Raise(sqlstate.Refusal("CLV-2206", `the view "%s" reads the table "%s", and would have to follow its change`, v.Name, d.Name).
@@ -182,7 +181,7 @@ func (c *Conn) usedByViews(d *catalog.Table, onlyStar bool) {
 }
 
 // dropViews drops views, and with cascade those that read them.
-func (c *Conn) dropViews(list []*catalog.Table, cascade bool) {
+func (c *schemaChange) dropViews(list []*catalog.Table, cascade bool) {
 	going := map[uint32]bool{}
 	for _, d := range list {
 		going[d.OID] = true
@@ -190,13 +189,13 @@ func (c *Conn) dropViews(list []*catalog.Table, cascade bool) {
 	c.dependentViews(list, going, "view", cascade)
 	for _, d := range c.names.Catalog.SortedViews() {
 		if going[d.OID] {
-			c.must(c.dropObject(d.OID))
+			must(c.dropObject(d.OID))
 		}
 	}
 }
 
 // dependentViews adds the views that read what goes, or refuses.
-func (c *Conn) dependentViews(list []*catalog.Table, going map[uint32]bool, what string, cascade bool) {
+func (c *schemaChange) dependentViews(list []*catalog.Table, going map[uint32]bool, what string, cascade bool) {
 	var more []string
 	defer func() {
 		e := sqlstate.New("00000", "drop cascades to %d other objects", len(more))
@@ -229,11 +228,11 @@ func (c *Conn) dependentViews(list []*catalog.Table, going map[uint32]bool, what
 }
 
 // dropView is DROP VIEW.
-func (c *Conn) dropView(t *translate.Translator, s *pg.DropStmt) {
+func (c *schemaChange) dropView(s *pg.DropStmt) {
 	var list []*catalog.Table
 	for _, o := range s.Objects {
 		r := rangeVarOf(o)
-		d := c.findForDrop(t, r, s.MissingOk, "view")
+		d := c.findForDrop(r, s.MissingOk, "view")
 		if d == nil {
 			continue
 		}

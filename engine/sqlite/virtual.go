@@ -54,7 +54,7 @@ func OpenVirtual(schema string, tables []engine.VirtualTable) (engine.Conn, erro
 	return c, nil
 }
 
-func (c *Conn) addVirtual(cat *catalog.Catalog, schema string, t *engine.VirtualTable, oid uint32) error {
+func (c *definitions) addVirtual(cat *catalog.Catalog, schema string, t *engine.VirtualTable, oid uint32) error {
 	d := &catalog.Table{OID: oid, Schema: schema, Name: t.Name, Static: true}
 	var cols, marks []string
 	for i, col := range t.Columns {

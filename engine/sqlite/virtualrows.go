@@ -17,7 +17,7 @@ var usual = map[string]fields{
 	"pg_proc": {"proowner": catalog.OwnerOID, "prolang": 12},
 }
 
-func (c *Conn) virtualRows(schema, rel string) [][]value.Datum {
+func (c *definitions) virtualRows(schema, rel string) [][]value.Datum {
 	m := maker(schema, rel)
 	for _, row := range virtual.Rows(schema + "." + rel) {
 		f := fields{}
