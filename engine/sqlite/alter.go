@@ -629,7 +629,7 @@ func (c *schemaChange) comment(s *pg.CommentStmt) {
 }
 
 // planExplain answers EXPLAIN with SQLite's own query plan.
-func (c *Conn) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed bool) (*plan, error) {
+func (c *transaction) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed bool) (*plan, error) {
 	for _, o := range s.Options {
 		switch e := o.GetDefElem(); e.Defname {
 		case "analyze":

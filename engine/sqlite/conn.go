@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -38,7 +37,6 @@ var errClosed = errors.New("sqlite: the conversation is closed")
 // output is ready.
 type Conn struct {
 	transaction
-	writers *writerQueue
 
 	in       []byte // frames not yet run
 	skipping bool   // after an error, until Sync
@@ -53,28 +51,14 @@ type Conn struct {
 	held     int // bytes that portals hold
 	plans    planCache
 
-	group uint64 // see SetGroup; guarded by turns
-	// locks and waits are what WriteLock says; guarded by turns.
-	locks   bool
-	waits   time.Time
 	unwatch func() // ends the watch over rows
 	// sets are what cleave_member knows beside captures.
 	sets []*catalog.RowSet
 
-	mu        sync.Mutex
-	running   bool
-	closed    bool
-	interrupt chan struct{}
-	fired     bool
-	reason    *sqlstate.Error // why the statement was interrupted
-	deadline  time.Time
-	wake      chan struct{}
-	currval   map[uint32]int64
-	failedRow []value.Datum // see captureRow
-	scratch   []byte        // of the functions that triggers call
-	maxQueue  int
-	brokenKey string
-	verb      string // what the statement is called in an error
+	currval  map[uint32]int64
+	scratch  []byte // of the functions that triggers call
+	maxQueue int
+	verb     string // what the statement is called in an error
 }
 
 // prepared is a prepared statement.
@@ -213,7 +197,7 @@ func (c *Conn) Receive() ([]byte, error) {
 }
 
 // lost is the error of a conversation that is over.
-func (c *Conn) lost(sent bool, err error) error {
+func (c *transaction) lost(sent bool, err error) error {
 	name := ""
 	if c.shard != nil {
 		name = c.shard.cfg.Name
@@ -236,7 +220,7 @@ func (c *Conn) Probe() error {
 
 // enter keeps Close from letting go of the database under what runs outside of Receive. leave has to
 // follow.
-func (c *Conn) enter() error {
+func (c *transaction) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -279,7 +263,7 @@ func (c *Conn) waitIdle(deadline time.Time) error {
 }
 
 // SetDeadline implements engine.Conn.
-func (c *Conn) SetDeadline(t time.Time) error {
+func (c *interruption) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	c.deadline = t
 	c.mu.Unlock()
@@ -287,7 +271,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 }
 
 // fire interrupts what runs.
-func (c *Conn) fire(reason *sqlstate.Error) {
+func (c *interruption) fire(reason *sqlstate.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.running || c.fired || c.closed {
@@ -298,13 +282,13 @@ func (c *Conn) fire(reason *sqlstate.Error) {
 }
 
 // Cancel implements engine.Conn. It does nothing when no statement runs.
-func (c *Conn) Cancel(context.Context) error {
+func (c *interruption) Cancel(context.Context) error {
 	c.fire(sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request"))
 	return nil
 }
 
 // rearm makes the connection usable after an interrupt and returns its reason.
-func (c *Conn) rearm() *sqlstate.Error {
+func (c *database) rearm() *sqlstate.Error {
 	c.mu.Lock()
 	if !c.fired {
 		c.mu.Unlock()
@@ -323,10 +307,10 @@ func (c *Conn) rearm() *sqlstate.Error {
 }
 
 // Parameter implements engine.Conn.
-func (c *Conn) Parameter(name string) string { return c.params[name] }
+func (c *client) Parameter(name string) string { return c.params[name] }
 
 // Parameters implements engine.Conn.
-func (c *Conn) Parameters() map[string]string { return c.params }
+func (c *client) Parameters() map[string]string { return c.params }
 
 // Close implements engine.Conn. An open transaction is rolled back.
 func (c *Conn) Close() error {
@@ -357,15 +341,15 @@ func (c *Conn) release() {
 	}
 	c.rearm()
 	for _, p := range c.portals.All() {
-		c.endPortal(p)
+		p.end()
 	}
 	c.portals = pgbackend.Portals[*portal]{}
 	if c.active != nil {
-		c.endPortal(c.active)
+		c.active.end()
 		c.active = nil
 	}
 	if c.copying != nil {
-		c.endPortal(c.copying.row)
+		c.copying.row.end()
 		c.copying = nil
 	}
 	c.abandonTx()
@@ -454,7 +438,7 @@ func (c *Conn) handle(f wire.Frame) bool {
 // fail reports an error and puts the transaction into its failed state.
 func (c *Conn) fail(err error) {
 	if c.active != nil {
-		c.endPortal(c.active)
+		c.active.end()
 		c.active = nil
 	}
 	if reason := c.rearm(); reason != nil && (isInterrupt(err) || sqlstate.CodeOf(err) == sqlstate.QueryCanceled) {

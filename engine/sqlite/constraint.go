@@ -23,7 +23,7 @@ func isInterrupt(err error) bool {
 }
 
 // ofTheFile names the shard in an error that its file gives, whatever is done there.
-func (c *Conn) ofTheFile(e *sqlstate.Error) error {
+func (c *transaction) ofTheFile(e *sqlstate.Error) error {
 	if c.shard == nil {
 		return e
 	}
@@ -31,7 +31,7 @@ func (c *Conn) ofTheFile(e *sqlstate.Error) error {
 }
 
 // mapError turns SQLite's errors into PostgreSQL's.
-func (c *Conn) mapError(err error) error {
+func (c *transaction) mapError(err error) error {
 	if c.env.Err != nil {
 		err, c.env.Err = c.env.Err, nil
 	}
@@ -84,10 +84,21 @@ func (c *Conn) mapError(err error) error {
 		WithHint("Please report it with the statement: https://github.com/cleavedb/cleave/issues.")
 }
 
-// explainConstraint turns a constraint's violation into PostgreSQL's error with
+// violation is the breaking of a constraint whose error is being made.
+type violation struct {
+	*transaction
+	brokenKey string // of a foreign key
+}
+
+// explained is the error of a portal's statement as PostgreSQL gives it.
+func (c *transaction) explained(p *portal, err error) error {
+	return (&violation{transaction: c}).explain(p, err)
+}
+
+// explain turns a constraint's violation into PostgreSQL's error with
 // its fields. SQLite does not give the offending row: the statement runs once more
 // inside a savepoint, with a trigger that notes each row, and fails at the same one.
-func (c *Conn) explainConstraint(p *portal, err error) error {
+func (c *violation) explain(p *portal, err error) error {
 	var se *sqlstate.Error
 	if errors.As(err, &se) || p == nil || p.plan == nil || p.plan.Table == nil || c.db == nil {
 		return err
@@ -186,9 +197,9 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 }
 
 // captureRow runs the failed statement again and returns the row it fails at.
-func (c *Conn) captureRow(p *portal) []value.Datum {
+func (c *violation) captureRow(p *portal) []value.Datum {
 	d := p.plan.Table
-	c.endPortal(p)
+	p.end()
 	c.failedRow = nil
 	if c.cachedExec("SAVEPOINT cleave_capture") != nil {
 		return nil
@@ -252,7 +263,7 @@ func captureFunction(c *Conn) function.Def {
 
 // explainForeignKey finds out which reference was broken: SQLite says only that
 // one was, at the statement's end.
-func (c *Conn) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error, key func([]int16) (string, bool)) error {
+func (c *violation) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error, key func([]int16) (string, bool)) error {
 	e.Code = sqlstate.ForeignKeyViolation
 	e.Message = fmt.Sprintf("insert or update on table \"%s\" violates a foreign key constraint", d.Name)
 	inserting := p.plan.Tag != "DELETE"
@@ -301,21 +312,21 @@ func (c *Conn) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error,
 
 // brokenReference runs the statement again with foreign keys deferred, inside a
 // savepoint, and looks for a row of table t whose key k has no counterpart.
-func (c *Conn) brokenReference(p *portal, t *catalog.Table, k *catalog.Constraint) bool {
+func (c *violation) brokenReference(p *portal, t *catalog.Table, k *catalog.Constraint) bool {
 	return c.broken(p, t, k, t)
 }
 
-func (c *Conn) brokenParent(p *portal, parent, t *catalog.Table, k *catalog.Constraint) bool {
+func (c *violation) brokenParent(p *portal, parent, t *catalog.Table, k *catalog.Constraint) bool {
 	return c.broken(p, t, k, parent)
 }
 
-func (c *Conn) broken(p *portal, t *catalog.Table, k *catalog.Constraint, changed *catalog.Table) bool {
+func (c *violation) broken(p *portal, t *catalog.Table, k *catalog.Constraint, changed *catalog.Table) bool {
 	c.brokenKey = ""
 	ref := c.names.Catalog.ByOID[k.RefTable]
 	if ref == nil || c.db.AutocommitEnabled() {
 		return false
 	}
-	c.endPortal(p)
+	p.end()
 	if c.exec("PRAGMA defer_foreign_keys = ON") != nil || c.cachedExec("SAVEPOINT cleave_capture") != nil {
 		return false
 	}

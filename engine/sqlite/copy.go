@@ -33,7 +33,7 @@ func hasColumn(list []string, name string) bool {
 }
 
 // planCopy plans COPY FROM STDIN and COPY TO STDOUT.
-func (c *Conn) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*plan, error) {
+func (c *transaction) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*plan, error) {
 	write := s.IsFrom
 	if q := s.Query; q != nil && q.GetSelectStmt() == nil {
 		write = true
@@ -417,10 +417,10 @@ func (o *copyOut) field(i int, v []byte, single, force bool) {
 }
 
 // appendCopyRow appends one row of the portal.
-func (c *Conn) appendCopyRow(dst []byte, p *portal) ([]byte, error) {
+func (p *portal) appendCopyRow(dst []byte, c *definitions) ([]byte, error) {
 	o := p.copy
 	var err error
-	if o.row, err = c.appendRow(o.row[:0], p); err != nil {
+	if o.row, err = p.appendRow(o.row[:0], c); err != nil {
 		return dst, err
 	}
 	body := o.row[wire.Header:]

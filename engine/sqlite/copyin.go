@@ -127,7 +127,7 @@ func (c *Conn) copyFrame(f wire.Frame) {
 		return // ignored in this state, as PostgreSQL does
 	case wire.CopyDoneF:
 		if err = fault.Guard(func() error { return in.run(c, true) }); err == nil {
-			c.endPortal(in.row)
+			in.row.end()
 			c.copying, c.active, c.simple = nil, in.p, in.simple
 			in.p.copyIn, in.p.tag = nil, "COPY "+itoa(in.rows)
 			return // the portal is finished by its next step
@@ -156,7 +156,7 @@ func (c *Conn) copyFailed(err error) {
 	in := c.copying
 	c.copying = nil
 	c.stopTimer()
-	c.endPortal(in.row)
+	in.row.end()
 	in.p.copyIn, in.p.done = nil, true
 	c.simple = in.simple
 	c.statementFailed(in.p, err)
@@ -235,7 +235,7 @@ func (in *copyIn) run(c *Conn, eof bool) error {
 }
 
 // interruptedNow is the error of a statement that was asked to stop.
-func (c *Conn) interruptedNow() error {
+func (c *interruption) interruptedNow() error {
 	select {
 	case <-c.interruptChan():
 		return sqlite.ResultInterrupt.ToError()
@@ -347,7 +347,7 @@ func (in *copyIn) insert(c *Conn) error {
 		if c.env.Err != nil {
 			err, c.env.Err = c.env.Err, nil
 		}
-		return c.mapError(c.explainConstraint(in.row, err))
+		return c.mapError(c.explained(in.row, err))
 	}
 	in.rows++
 	return nil

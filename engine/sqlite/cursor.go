@@ -39,7 +39,7 @@ const (
 )
 
 // planDeclare plans DECLARE ... CURSOR.
-func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) {
+func (c *transaction) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) {
 	if s.Options&cursorBinary != 0 {
 		return nil, value.Unsupported("a BINARY cursor")
 	}
@@ -270,16 +270,16 @@ func (c *Conn) nextRow(k *portal) ([]value.Datum, bool, error) {
 	if k.done || k.stmt == nil {
 		return nil, false, nil
 	}
-	row, ok, err := c.stepRow(k)
+	row, ok, err := k.stepRow()
 	if err == nil && !ok {
 		k.done = true
-		c.endPortal(k)
+		k.end()
 	}
 	return row, ok, err
 }
 
 // stepRow reads the statement's next row.
-func (c *Conn) stepRow(k *portal) ([]value.Datum, bool, error) {
+func (k *portal) stepRow() ([]value.Datum, bool, error) {
 	if !k.row {
 		ok, err := k.stmt.Step()
 		if err != nil || !ok {
@@ -313,7 +313,7 @@ func (c *Conn) holdPortals() error {
 func (c *Conn) holdPortal(k *portal) error {
 	size := 0
 	for {
-		row, ok, err := c.stepRow(k)
+		row, ok, err := k.stepRow()
 		if err != nil {
 			if c.env.Err != nil {
 				err, c.env.Err = c.env.Err, nil
@@ -339,7 +339,7 @@ func (c *Conn) holdPortal(k *portal) error {
 		}
 		k.rows = append(k.rows, row)
 	}
-	c.endPortal(k)
+	k.end()
 	if k.seen != nil {
 		k.seen = nil
 		if err := c.cachedExec("RELEASE cleave_once"); err != nil {
@@ -353,7 +353,7 @@ func (c *Conn) holdPortal(k *portal) error {
 
 // forgetPortal lets go of what a portal holds.
 func (c *Conn) forgetPortal(k *portal) {
-	c.endPortal(k)
+	k.end()
 	c.held -= k.heldSize
 	k.rows, k.heldSize = nil, 0
 }

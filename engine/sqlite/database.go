@@ -1,18 +1,38 @@
 package sqlite
 
 import (
+	"sync"
+	"time"
+
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/translate"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/sqlstate"
 )
+
+// interruption is what runs in a conversation now, and what stops it.
+type interruption struct {
+	mu        sync.Mutex
+	running   bool
+	closed    bool
+	interrupt chan struct{}
+	fired     bool
+	reason    *sqlstate.Error // why the statement was interrupted
+	deadline  time.Time
+	wake      chan struct{}
+}
 
 // database runs SQL of Cleave's own on a conversation's connection to the file.
 type database struct {
+	interruption
 	db      *sqlite.Conn
 	env     *function.Env
 	helpers map[string]*sqlite.Stmt
+	// failedRow is what cleave_capture noted; see captureRow.
+	failedRow []value.Datum
 }
 
 // definitions are those of the file as the transaction sees them, and what writes them.
@@ -29,10 +49,20 @@ type client struct {
 	params map[string]string
 }
 
+// writer is a conversation's part in the queue for the file's write lock. All but the queue itself is guarded by turns.
+type writer struct {
+	writers *writerQueue
+	group   uint64 // see SetGroup
+	// locks and waits are what WriteLock says.
+	locks bool
+	waits time.Time
+}
+
 // transaction is what the statements of a conversation share: the file, the settings, and the transaction itself.
 type transaction struct {
 	client
 	definitions
+	writer
 	settings settings
 	tx       txState
 	touched  touched

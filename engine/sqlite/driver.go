@@ -486,13 +486,13 @@ func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 		transaction: transaction{
 			client: client{params: map[string]string{}},
 			definitions: definitions{
-				database: database{db: db, env: &function.Env{Loc: time.UTC}, helpers: map[string]*sqlite.Stmt{}},
+				database: database{interruption: interruption{wake: make(chan struct{}), interrupt: make(chan struct{})}, db: db, env: &function.Env{Loc: time.UTC}, helpers: map[string]*sqlite.Stmt{}},
 				names:    catalog.Namespace{User: "cleave", Database: "cleave"},
 				filled:   map[*catalog.System]int64{},
 			},
 		},
 		prepared: pgbackend.Statements[*prepared]{Max: preparedMax, Gone: func(s *prepared) { s.plan.unpin() }},
-		wake:     make(chan struct{}), interrupt: make(chan struct{}), currval: map[uint32]int64{}, maxQueue: queueMax + 256<<20,
+		currval:  map[uint32]int64{}, maxQueue: queueMax + 256<<20,
 	}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: c.forgetPortal}
 	c.settings = settings{values: map[string]string{}, start: map[string]string{}, changed: c.settingChanged}

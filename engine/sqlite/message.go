@@ -185,7 +185,7 @@ func (c *Conn) runScript() {
 			p = &portal{plan: &plan{}}
 		}
 		c.active = nil
-		c.endPortal(p)
+		p.end()
 		c.statementFailed(p, err)
 	}
 }
@@ -397,7 +397,7 @@ func (c *Conn) execute(body []byte) error {
 		if c.env.Err != nil {
 			err, c.env.Err = c.env.Err, nil
 		}
-		err = c.explainConstraint(p, err)
+		err = c.explained(p, err)
 	}
 	return err
 }

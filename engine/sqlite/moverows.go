@@ -225,7 +225,7 @@ func (m *mover) openView(ctx context.Context, set engine.Set, n int) (v *view, e
 }
 
 // beginSnapshot begins a transaction that keeps the snapshot of now.
-func (c *Conn) beginSnapshot() error {
+func (c *transaction) beginSnapshot() error {
 	if err := c.cachedExec("BEGIN"); err != nil {
 		return err
 	}

@@ -112,8 +112,8 @@ func (c *database) stmtOf(p *plan) (*sqlite.Stmt, error) {
 	return s, err
 }
 
-// endPortal gives the portal's SQLite statement back.
-func (c *Conn) endPortal(p *portal) {
+// end gives the portal's SQLite statement back.
+func (p *portal) end() {
 	if p.stmt == nil {
 		return
 	}
@@ -278,7 +278,7 @@ func (c *Conn) statementFailed(p *portal, err error) {
 	if c.env.Err != nil {
 		err, c.env.Err = c.env.Err, nil
 	}
-	err = c.explainConstraint(p, err)
+	err = c.explained(p, err)
 	c.fail(err)
 	if c.simple {
 		c.script = nil
@@ -314,7 +314,7 @@ func (c *Conn) stepRows(p *portal) error {
 				return c.suspend()
 			}
 			var err error
-			if c.out, err = c.appendStaticRow(c.out, p, p.rows[p.rowPos]); err != nil {
+			if c.out, err = p.appendStaticRow(c.out, &c.definitions, p.rows[p.rowPos]); err != nil {
 				return err
 			}
 			p.rows[p.rowPos] = nil
@@ -349,9 +349,9 @@ func (c *Conn) stepRows(p *portal) error {
 		if p.plan.Returns {
 			var err error
 			if p.copy != nil {
-				c.out, err = c.appendCopyRow(c.out, p)
+				c.out, err = p.appendCopyRow(c.out, &c.definitions)
 			} else {
-				c.out, err = c.appendRow(c.out, p)
+				c.out, err = p.appendRow(c.out, &c.definitions)
 			}
 			if err != nil {
 				return err
@@ -383,7 +383,7 @@ func (c *Conn) finish(p *portal, sqlStmt bool) error {
 		c.env.Err = nil
 	}
 	p.done = true
-	c.endPortal(p)
+	p.end()
 	if p.seen != nil {
 		if err := c.cachedExec("RELEASE cleave_once"); err != nil {
 			return err
@@ -407,7 +407,7 @@ func (c *Conn) finish(p *portal, sqlStmt bool) error {
 	return nil
 }
 
-func (c *Conn) startTimer() {
+func (c *transaction) startTimer() {
 	d := c.settings.duration("statement_timeout")
 	if d <= 0 || c.tx.block == txFailed {
 		return
@@ -417,7 +417,7 @@ func (c *Conn) startTimer() {
 	})
 }
 
-func (c *Conn) stopTimer() {
+func (c *transaction) stopTimer() {
 	if c.settings.timer != nil {
 		c.settings.timer.Stop()
 		c.settings.timer = nil
@@ -425,7 +425,7 @@ func (c *Conn) stopTimer() {
 }
 
 // appendRow appends a DataRow from SQLite's row.
-func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
+func (p *portal) appendRow(dst []byte, c *definitions) ([]byte, error) {
 	dst, mark := wire.Begin(dst, wire.DataRow)
 	dst = wire.AppendInt16(dst, int16(len(p.plan.Columns)))
 	for i := range p.plan.Columns {
@@ -483,7 +483,7 @@ func (c *definitions) appendValue(dst []byte, typ uint32, d value.Datum, binaryF
 	return value.Append(dst, typ, d, c.env.Loc)
 }
 
-func (c *Conn) appendStaticRow(dst []byte, p *portal, row []value.Datum) ([]byte, error) {
+func (p *portal) appendStaticRow(dst []byte, c *definitions, row []value.Datum) ([]byte, error) {
 	dst, mark := wire.Begin(dst, wire.DataRow)
 	dst = wire.AppendInt16(dst, int16(len(row)))
 	for i, d := range row {

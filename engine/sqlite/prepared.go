@@ -36,7 +36,7 @@ var (
 )
 
 // CanPrepare implements engine.TwoPhase: every file can.
-func (c *Conn) CanPrepare() bool { return c.shard != nil }
+func (c *transaction) CanPrepare() bool { return c.shard != nil }
 
 // record begins to note what the transaction writes, if it may be prepared.
 func (c *transaction) record() error {
@@ -120,7 +120,7 @@ func (c *Conn) prepareTx(gid string) error {
 	return nil
 }
 
-func (c *Conn) savePrepared(gid string, locks bool, changes *spool) error {
+func (c *transaction) savePrepared(gid string, locks bool, changes *spool) error {
 	args := []value.Datum{value.Text(gid), value.Text(c.names.User), value.Text(c.names.Database), value.Int(value.Now()), value.Int(b2i(locks))}
 	err := execArgs(c.db, "INSERT INTO cleave_prepared (gid, owner, database, prepared, locks) VALUES (?, ?, ?, ?, ?)", args...)
 	if code := sqlite.ErrCode(err); code == sqlite.ResultConstraintPrimaryKey || code == sqlite.ResultConstraintUnique {
@@ -198,7 +198,7 @@ func (c *database) holder() (string, error) {
 
 // awaitPrepared waits, outside of any SQLite transaction, until no prepared
 // transaction holds the file's write lock.
-func (c *Conn) awaitPrepared(deadline time.Time) error {
+func (c *transaction) awaitPrepared(deadline time.Time) error {
 	var timer *time.Timer
 	for pause := time.Millisecond; ; pause = min(2*pause, preparedPoll) {
 		ended := c.writers.preparedEnds()
@@ -303,7 +303,7 @@ func configure(conn *sqlite.Conn, op, value int32) error {
 }
 
 // endPrepared is COMMIT PREPARED and ROLLBACK PREPARED, outside of a block.
-func (c *Conn) endPrepared(gid string, commit bool) error {
+func (c *transaction) endPrepared(gid string, commit bool) error {
 	if c.shard == nil {
 		return sqlstate.Refusal("CLV-2136", "a virtual database has no prepared transactions").WithHint("Ask a shard.")
 	}
@@ -346,7 +346,7 @@ func noPrepared(gid string) error {
 }
 
 // endPreparedOn does not queue with the writers: they wait for it.
-func (c *Conn) endPreparedOn(db *sqlite.Conn, gid string, commit bool) error {
+func (c *transaction) endPreparedOn(db *sqlite.Conn, gid string, commit bool) error {
 	defer c.waited(false)
 	if err := c.lockFile(func() error { return run(db, "BEGIN IMMEDIATE") }, time.Now().Add(c.busyTimeout())); err != nil {
 		return err

@@ -738,7 +738,7 @@ func (c *transaction) show(name string) (shown, value string, err error) {
 	return d.name, c.settings.get(d.name), nil
 }
 
-func (c *Conn) planShow(s *pg.VariableShowStmt, text string) (*plan, error) {
+func (c *transaction) planShow(s *pg.VariableShowStmt, text string) (*plan, error) {
 	col := func(names ...string) []translate.Column {
 		var out []translate.Column
 		for _, n := range names {

@@ -86,7 +86,7 @@ type writerQueue struct {
 	refs int
 	slot chan struct{}
 	// holder has the turn; it is guarded by turns.
-	holder *Conn
+	holder *writer
 	gate   turnstile // of who has the slot
 
 	mu    sync.Mutex
@@ -189,7 +189,7 @@ func (c *Conn) begin(write bool) error {
 	return c.checkGeneration()
 }
 
-func (c *Conn) beginWrite() error {
+func (c *transaction) beginWrite() error {
 	if c.tx.wrote {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (c *Conn) beginWrite() error {
 }
 
 // takeLock makes the transaction the file's writer, for which it waits at most the lock timeout.
-func (c *Conn) takeLock() error {
+func (c *transaction) takeLock() error {
 	deadline := time.Now().Add(c.busyTimeout())
 	if !c.tx.queued && c.writers != nil {
 		if err := c.waitTurn(deadline); err != nil {
@@ -263,7 +263,7 @@ func (c *Conn) takeLock() error {
 const lockPoll = 4 * time.Millisecond
 
 // lockFile takes the file's write lock with begin, for which it tries again until the deadline.
-func (c *Conn) lockFile(begin func() error, deadline time.Time) error {
+func (c *transaction) lockFile(begin func() error, deadline time.Time) error {
 	for wait := 250 * time.Microsecond; ; wait = min(2*wait, lockPoll) {
 		err := begin()
 		if err == nil {
@@ -282,7 +282,7 @@ func (c *Conn) lockFile(begin func() error, deadline time.Time) error {
 }
 
 // passGate waits at the turnstile.
-func (c *Conn) passGate(deadline time.Time) error {
+func (c *transaction) passGate(deadline time.Time) error {
 	for wait := 250 * time.Microsecond; !c.writers.gate.enter(c.writers.path); wait = min(2*wait, lockPoll) {
 		if time.Now().After(deadline) {
 			return c.lockExpired(lockTimeout())
@@ -298,7 +298,7 @@ func (c *Conn) passGate(deadline time.Time) error {
 }
 
 // waitsNow notes that the conversation waits for the write lock, if it has not been noted.
-func (c *Conn) waitsNow() {
+func (c *writer) waitsNow() {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
 	if c.waits.IsZero() {
@@ -307,27 +307,27 @@ func (c *Conn) waitsNow() {
 }
 
 // waited notes that the conversation waits no more, and whether it is the file's writer now.
-func (c *Conn) waited(locks bool) {
+func (c *writer) waited(locks bool) {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
 	c.locks, c.waits = locks, time.Time{}
 }
 
 // WriteLock implements engine.Grouped.
-func (c *Conn) WriteLock() (has bool, waits time.Time) {
+func (c *writer) WriteLock() (has bool, waits time.Time) {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
 	return c.locks, c.waits
 }
 
-func (c *Conn) interruptChan() <-chan struct{} {
+func (c *interruption) interruptChan() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.interrupt
 }
 
 // waitTurn takes the process's turn to write, until the deadline.
-func (c *Conn) waitTurn(deadline time.Time) error {
+func (c *transaction) waitTurn(deadline time.Time) error {
 	q := c.writers
 	select {
 	case q.slot <- struct{}{}:
@@ -355,10 +355,10 @@ func (c *Conn) waitTurn(deadline time.Time) error {
 // turns are who has and who awaits a turn to write, in this process.
 var turns = struct {
 	mu      sync.Mutex
-	waiting map[*Conn]*writerQueue
-}{waiting: map[*Conn]*writerQueue{}}
+	waiting map[*writer]*writerQueue
+}{waiting: map[*writer]*writerQueue{}}
 
-func (c *Conn) tookTurn() {
+func (c *writer) tookTurn() {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
 	c.writers.holder = c
@@ -366,7 +366,7 @@ func (c *Conn) tookTurn() {
 }
 
 // SetGroup implements engine.Grouped.
-func (c *Conn) SetGroup(id uint64) {
+func (c *writer) SetGroup(id uint64) {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
 	c.group = id
@@ -375,7 +375,7 @@ func (c *Conn) SetGroup(id uint64) {
 // awaits notes what the conversation waits for, nil for nothing. A conversation that
 // closes a ring of transactions over several files, each of which waits for the next
 // one's, gets 40P01: nobody in it could go on.
-func (c *Conn) awaits(q *writerQueue) error {
+func (c *writer) awaits(q *writerQueue) error {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
 	if q == nil {
@@ -418,7 +418,7 @@ func (c *Conn) awaits(q *writerQueue) error {
 // timeout is what the lock's holder makes of it. PostgreSQL gives 55P03 for a bound that the client set,
 // and so do we. The file's own bound is none of PostgreSQL's: under REPEATABLE READ and SERIALIZABLE the
 // holder's commit would end the wait with 40001, which clients of these levels know to run again.
-func (c *Conn) lockExpired(timeout *sqlstate.Error) error {
+func (c *transaction) lockExpired(timeout *sqlstate.Error) error {
 	if !c.tx.repeatable || c.settings.duration("lock_timeout") > 0 {
 		return timeout
 	}
@@ -442,7 +442,7 @@ func lockTimeout() *sqlstate.Error {
 	return e
 }
 
-func (c *Conn) busyTimeout() time.Duration {
+func (c *transaction) busyTimeout() time.Duration {
 	if d := c.settings.duration("lock_timeout"); d > 0 {
 		return d
 	}
@@ -581,7 +581,7 @@ func (c *Conn) rollbackSQLite() {
 	}
 	for _, p := range c.portals.All() {
 		if p.stmt != nil {
-			c.endPortal(p)
+			p.end()
 		}
 	}
 	if c.tx.sqlite == sqliteRead {
@@ -602,7 +602,7 @@ func (c *Conn) rollbackSQLite() {
 	c.releaseTurn()
 }
 
-func (c *Conn) releaseTurn() {
+func (c *transaction) releaseTurn() {
 	if c.tx.queued {
 		turns.mu.Lock()
 		c.writers.holder, c.locks = nil, false
@@ -612,7 +612,7 @@ func (c *Conn) releaseTurn() {
 	}
 }
 
-func (c *Conn) resetTx() {
+func (c *transaction) resetTx() {
 	c.releaseTurn()
 	c.touched.end()
 	c.redefined = false
@@ -636,7 +636,7 @@ func (c *Conn) failTx() {
 		} else {
 			for _, p := range c.portals.All() {
 				if p.stmt != nil {
-					c.endPortal(p)
+					p.end()
 				}
 			}
 			if c.tx.sqlite == sqliteRead {
@@ -648,7 +648,7 @@ func (c *Conn) failTx() {
 }
 
 // startBlock is BEGIN.
-func (c *Conn) startBlock() {
+func (c *transaction) startBlock() {
 	if c.tx.block == txNone && !c.tx.implicit {
 		c.resetTx()
 	}
