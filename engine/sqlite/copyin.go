@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/copytext"
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/syntax"
@@ -26,14 +27,14 @@ const copyRecordMax = 1 << 30
 // translated once. Data is run when it is sent, so that it does not pile up.
 type copyIn struct {
 	p      *portal // of the COPY
-	f      *copyFormat
+	f      *copytext.Format
 	d      *catalog.Table
 	cols   []*catalog.Column
 	row    *portal // of the INSERT
 	simple bool
 	err    error // told as soon as somebody listens
 
-	lines   lineSplitter
+	lines   copytext.LineSplitter
 	rest    []byte
 	begun   bool // past the header
 	ended   bool // past the mark of the end
@@ -51,11 +52,7 @@ type copyCell struct {
 	null bool
 }
 
-func badFile(format string, args ...any) *sqlstate.Error {
-	return sqlstate.New(sqlstate.BadFileFormat, format, args...)
-}
-
-func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string) error {
+func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copytext.Format, p *portal, text string) error {
 	if s.WhereClause != nil {
 		return value.Unsupported("COPY FROM with WHERE")
 	}
@@ -64,7 +61,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 		return sqlstate.New(sqlstate.WrongObjectType, "cannot copy to view \"%s\"", d.Name)
 	}
 	switch fresh, known := c.tx.fresh[[2]string{d.Schema, d.Name}]; {
-	case !f.freeze || fresh && c.tx.saves.Len() == 0: // rows are never older than their transaction here: there is nothing to freeze
+	case !f.Freeze || fresh && c.tx.saves.Len() == 0: // rows are never older than their transaction here: there is nothing to freeze
 	case known || c.tx.saves.Len() > 0:
 		return value.Unsupported("COPY with FREEZE after a savepoint")
 	default:
@@ -96,9 +93,9 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 			return err
 		}
 	}
-	in := &copyIn{p: p, f: f, d: d, cols: cols, row: &portal{plan: plan, args: make([]value.Datum, len(cols))}, lines: lineSplitter{csv: f.csv, quote: f.quote, escape: f.escape}}
+	in := &copyIn{p: p, f: f, d: d, cols: cols, row: &portal{plan: plan, args: make([]value.Datum, len(cols))}, lines: copytext.LineSplitter{CSV: f.CSV, Quote: f.Quote, Escape: f.Escape}}
 	for _, col := range cols {
-		in.notNull, in.isNull = append(in.notNull, hasColumn(f.forceNotNull, col.Name)), append(in.isNull, hasColumn(f.forceNull, col.Name))
+		in.notNull, in.isNull = append(in.notNull, copytext.Covers(f.ForceNotNull, col.Name)), append(in.isNull, copytext.Covers(f.ForceNull, col.Name))
 	}
 	if in.row.stmt, err = c.stmtOf(plan); err != nil {
 		return err
@@ -110,7 +107,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 // awaitCopy asks the client for the data.
 func (c *Conn) awaitCopy(p *portal) {
 	in := p.copyIn
-	c.out = appendCopyResponse(c.out, wire.CopyInResponse, len(in.cols), in.f.binary)
+	c.out = appendCopyResponse(c.out, wire.CopyInResponse, len(in.cols), in.f.Binary)
 	in.simple = c.simple
 	c.active, c.copying = nil, in
 }
@@ -165,7 +162,7 @@ func (c *Conn) copyFailed(err error) {
 // takeCopy runs data; what goes wrong is kept in the COPY's err.
 func (c *Conn) takeCopy(data []byte) {
 	in := c.copying
-	if in.err != nil || in.ended && !in.f.binary {
+	if in.err != nil || in.ended && !in.f.Binary {
 		return
 	}
 	if len(data) > 0 {
@@ -196,7 +193,7 @@ func (in *copyIn) run(c *Conn, eof bool) error {
 	data := in.rest
 	for !in.ended && len(data) > 0 {
 		used, err := 0, error(nil)
-		if in.f.binary {
+		if in.f.Binary {
 			used, err = in.binaryRow(c, data, eof)
 		} else {
 			used, err = in.textRow(c, data, eof)
@@ -213,8 +210,8 @@ func (in *copyIn) run(c *Conn, eof bool) error {
 		}
 	}
 	if in.ended {
-		if in.f.binary && len(data) > 0 {
-			return badFile("received copy data after EOF marker")
+		if in.f.Binary && len(data) > 0 {
+			return copytext.BadFile("received copy data after EOF marker")
 		}
 		data = nil
 	}
@@ -225,11 +222,11 @@ func (in *copyIn) run(c *Conn, eof bool) error {
 	if cap(in.rest) > 1<<20 && len(in.rest) < 64<<10 {
 		in.rest = slices.Clone(in.rest)
 	}
-	if eof && in.f.binary && !in.ended {
+	if eof && in.f.Binary && !in.ended {
 		if !in.begun {
-			return badFile("COPY file signature not recognized")
+			return copytext.BadFile("COPY file signature not recognized")
 		}
-		return in.at(badFile("unexpected EOF in COPY data"))
+		return in.at(copytext.BadFile("unexpected EOF in COPY data"))
 	}
 	return nil
 }
@@ -244,34 +241,13 @@ func (c *interruption) interruptedNow() error {
 	}
 }
 
-// where adds a place to an error that has none.
-func where(err error, format string, args ...any) error {
-	if isInterrupt(err) {
-		return err
-	}
-	e := *sqlstate.As(err)
-	if e.Where == "" {
-		e.Where = fmt.Sprintf(format, args...)
-	}
-	return &e
-}
-
-// shown is a text as a message shows it.
-func shown(text []byte) string {
-	const most = 100
-	if len(text) <= most {
-		return string(text)
-	}
-	return value.Prefix(string(text), most) + "..."
-}
-
 func (in *copyIn) at(err error) error {
 	return where(err, "COPY %s, line %d", in.d.Name, in.line)
 }
 
 // textRow takes one line, or several that are one row.
 func (in *copyIn) textRow(c *Conn, data []byte, eof bool) (used int, err error) {
-	l, ok, err := in.lines.next(data, eof)
+	l, ok, err := in.lines.Next(data, eof)
 	if err != nil {
 		in.line++
 		return 0, in.at(err)
@@ -279,37 +255,37 @@ func (in *copyIn) textRow(c *Conn, data []byte, eof bool) (used int, err error) 
 	if !ok {
 		return 0, nil
 	}
-	in.line += int64(l.lines)
-	if l.end {
+	in.line += int64(l.Lines)
+	if l.End {
 		in.ended = true
-		return l.size, nil
+		return l.Size, nil
 	}
-	line := data[:l.content]
+	line := data[:l.Content]
 	atLine := func(err error) error { return where(err, "COPY %s, line %d: \"%s\"", in.d.Name, in.line, shown(line)) }
-	if !in.begun && in.f.header {
+	if !in.begun && in.f.Header {
 		in.begun = true
-		if in.f.match {
-			return l.size, in.matches(line)
+		if in.f.Match {
+			return l.Size, in.matches(line)
 		}
-		return l.size, nil
+		return l.Size, nil
 	}
 	in.begun = true
 	if err := in.split(line); err != nil {
 		return 0, atLine(err)
 	}
 	if len(in.fields) > len(in.cols) {
-		return 0, atLine(badFile("extra data after last expected column"))
+		return 0, atLine(copytext.BadFile("extra data after last expected column"))
 	}
 	for i, col := range in.cols {
 		if i >= len(in.fields) {
-			return 0, atLine(badFile("missing data for column \"%s\"", col.Name))
+			return 0, atLine(copytext.BadFile("missing data for column \"%s\"", col.Name))
 		}
 		v := in.fields[i]
-		if in.f.csv {
+		if in.f.CSV {
 			switch {
 			case v.null && in.notNull[i]:
-				v = copyCell{text: []byte(in.f.null)}
-			case !v.null && in.isNull[i] && string(v.text) == in.f.null:
+				v = copyCell{text: []byte(in.f.Null)}
+			case !v.null && in.isNull[i] && string(v.text) == in.f.Null:
 				v.null = true
 			}
 		}
@@ -328,7 +304,7 @@ func (in *copyIn) textRow(c *Conn, data []byte, eof bool) (used int, err error) 
 	if err := in.insert(c); err != nil {
 		return 0, atLine(err)
 	}
-	return l.size, nil
+	return l.Size, nil
 }
 
 // insert writes the row whose values are bound.
@@ -359,14 +335,14 @@ func (in *copyIn) matches(line []byte) error {
 		return in.at(err)
 	}
 	if len(in.fields) != len(in.cols) {
-		return in.at(badFile("wrong number of fields in header line: field count is %d, expected %d", len(in.fields), len(in.cols)))
+		return in.at(copytext.BadFile("wrong number of fields in header line: field count is %d, expected %d", len(in.fields), len(in.cols)))
 	}
 	for i, v := range in.fields {
 		if v.null {
-			return in.at(badFile("column name mismatch in header line field %d: got null value (\"%s\"), expected \"%s\"", i+1, in.f.null, in.cols[i].Name))
+			return in.at(copytext.BadFile("column name mismatch in header line field %d: got null value (\"%s\"), expected \"%s\"", i+1, in.f.Null, in.cols[i].Name))
 		}
 		if string(v.text) != in.cols[i].Name {
-			return in.at(badFile("column name mismatch in header line field %d: got \"%s\", expected \"%s\"", i+1, v.text, in.cols[i].Name))
+			return in.at(copytext.BadFile("column name mismatch in header line field %d: got \"%s\", expected \"%s\"", i+1, v.text, in.cols[i].Name))
 		}
 	}
 	return nil
@@ -375,14 +351,14 @@ func (in *copyIn) matches(line []byte) error {
 // split cuts a line into its values.
 func (in *copyIn) split(line []byte) error {
 	in.fields, in.buf = in.fields[:0], in.buf[:0]
-	if in.f.csv {
+	if in.f.CSV {
 		return in.splitCSV(line)
 	}
 	// Values without a backslash are parts of the line.
 	for {
 		end := 0
 		escaped := false
-		for end < len(line) && line[end] != in.f.delimiter {
+		for end < len(line) && line[end] != in.f.Delimiter {
 			if line[end] == '\\' {
 				escaped = true
 				end++
@@ -392,10 +368,10 @@ func (in *copyIn) split(line []byte) error {
 		end = min(end, len(line))
 		v := line[:end]
 		switch {
-		case string(v) == in.f.null:
+		case string(v) == in.f.Null:
 			in.fields = append(in.fields, copyCell{null: true})
 		case escaped:
-			in.fields = append(in.fields, copyCell{text: unescape(v)})
+			in.fields = append(in.fields, copyCell{text: copytext.Unescape(v)})
 		default:
 			in.fields = append(in.fields, copyCell{text: v})
 		}
@@ -404,66 +380,6 @@ func (in *copyIn) split(line []byte) error {
 		}
 		line = line[end+1:]
 	}
-}
-
-// unescape reads a value of the text form.
-func unescape(v []byte) []byte {
-	out := make([]byte, 0, len(v))
-	digit := func(b byte, base int) (int, bool) {
-		n := strings.IndexByte("0123456789abcdef", b|0x20)
-		if b >= '0' && b <= '9' {
-			n = int(b - '0')
-		}
-		return n, n >= 0 && n < base
-	}
-	number := func(i, base, most int) (value byte, next int) {
-		n := 0
-		for range most {
-			if i >= len(v) {
-				break
-			}
-			d, ok := digit(v[i], base)
-			if !ok {
-				break
-			}
-			n, i = n*base+d, i+1
-		}
-		return byte(n), i
-	}
-	for i := 0; i < len(v); {
-		b := v[i]
-		i++
-		if b != '\\' || i >= len(v) {
-			out = append(out, b)
-			continue
-		}
-		b = v[i]
-		i++
-		switch b {
-		case '0', '1', '2', '3', '4', '5', '6', '7':
-			b, i = number(i-1, 8, 3)
-		case 'x':
-			if i < len(v) {
-				if _, ok := digit(v[i], 16); ok {
-					b, i = number(i, 16, 2)
-				}
-			}
-		case 'b':
-			b = '\b'
-		case 'f':
-			b = '\f'
-		case 'n':
-			b = '\n'
-		case 'r':
-			b = '\r'
-		case 't':
-			b = '\t'
-		case 'v':
-			b = '\v'
-		}
-		out = append(out, b)
-	}
-	return out
 }
 
 func (in *copyIn) splitCSV(line []byte) error {
@@ -475,18 +391,18 @@ func (in *copyIn) splitCSV(line []byte) error {
 		for ; end < len(line); end++ {
 			b := line[end]
 			switch {
-			case !inside && b == f.delimiter:
-			case !inside && b == f.quote:
+			case !inside && b == f.Delimiter:
+			case !inside && b == f.Quote:
 				if plain {
 					text, plain = append(text, line[:end]...), false
 				}
 				quoted, inside = true, true
 				continue
-			case inside && b == f.escape && end+1 < len(line) && (line[end+1] == f.escape || line[end+1] == f.quote):
+			case inside && b == f.Escape && end+1 < len(line) && (line[end+1] == f.Escape || line[end+1] == f.Quote):
 				end++
 				text = append(text, line[end])
 				continue
-			case inside && b == f.quote:
+			case inside && b == f.Quote:
 				inside = false
 				continue
 			default:
@@ -498,12 +414,12 @@ func (in *copyIn) splitCSV(line []byte) error {
 			break
 		}
 		if inside {
-			return badFile("unterminated CSV quoted field")
+			return copytext.BadFile("unterminated CSV quoted field")
 		}
 		if plain {
 			text = line[:end]
 		}
-		in.fields = append(in.fields, copyCell{text: text, null: !quoted && string(line[:end]) == f.null})
+		in.fields = append(in.fields, copyCell{text: text, null: !quoted && string(line[:end]) == f.Null})
 		if end >= len(line) {
 			return nil
 		}
@@ -516,24 +432,24 @@ func (in *copyIn) binaryRow(c *Conn, data []byte, eof bool) (used int, err error
 	if !in.begun {
 		n := len(copySignature)
 		if !bytes.HasPrefix([]byte(copySignature), data[:min(n, len(data))]) {
-			return 0, badFile("COPY file signature not recognized")
+			return 0, copytext.BadFile("COPY file signature not recognized")
 		}
 		if len(data) < n+8 {
 			if eof {
-				return 0, badFile("invalid COPY file header (missing flags)")
+				return 0, copytext.BadFile("invalid COPY file header (missing flags)")
 			}
 			return 0, nil
 		}
 		flags := binary.BigEndian.Uint32(data[n:])
 		if flags&(1<<16) != 0 {
-			return 0, badFile("invalid COPY file header (WITH OIDS)")
+			return 0, copytext.BadFile("invalid COPY file header (WITH OIDS)")
 		}
 		if flags>>16 != 0 {
-			return 0, badFile("unrecognized critical flags in COPY file header")
+			return 0, copytext.BadFile("unrecognized critical flags in COPY file header")
 		}
 		more := int(binary.BigEndian.Uint32(data[n+4:]))
 		if more < 0 || more > copyRecordMax {
-			return 0, badFile("invalid COPY file header (missing length)")
+			return 0, copytext.BadFile("invalid COPY file header (missing length)")
 		}
 		if len(data) < n+8+more {
 			return 0, nil
@@ -552,7 +468,7 @@ func (in *copyIn) binaryRow(c *Conn, data []byte, eof bool) (used int, err error
 		return 2, nil
 	}
 	if count != len(in.cols) {
-		return 0, in.at(badFile("row field count is %d, expected %d", count, len(in.cols)))
+		return 0, in.at(copytext.BadFile("row field count is %d, expected %d", count, len(in.cols)))
 	}
 	at := 2
 	for i, col := range in.cols {
@@ -566,7 +482,7 @@ func (in *copyIn) binaryRow(c *Conn, data []byte, eof bool) (used int, err error
 			continue
 		}
 		if n < 0 {
-			return 0, where(badFile("invalid field size"), "COPY %s, line %d, column %s", in.d.Name, in.line, col.Name)
+			return 0, where(copytext.BadFile("invalid field size"), "COPY %s, line %d, column %s", in.d.Name, in.line, col.Name)
 		}
 		if len(data) < at+n {
 			return again()
@@ -580,4 +496,25 @@ func (in *copyIn) binaryRow(c *Conn, data []byte, eof bool) (used int, err error
 		return 0, in.at(err)
 	}
 	return at, nil
+}
+
+// where adds a place to an error that has none.
+func where(err error, format string, args ...any) error {
+	if isInterrupt(err) {
+		return err
+	}
+	e := *sqlstate.As(err)
+	if e.Where == "" {
+		e.Where = fmt.Sprintf(format, args...)
+	}
+	return &e
+}
+
+// shown is a text as a message shows it.
+func shown(text []byte) string {
+	const most = 100
+	if len(text) <= most {
+		return string(text)
+	}
+	return value.Prefix(string(text), most) + "..."
 }

@@ -7,41 +7,42 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleavedb/cleave/engine/sqlite/copytext"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 )
 
 func TestCopyText(t *testing.T) {
-	for line, want := range map[string][]copyField{
-		"":                       {{text: ""}},
-		"a":                      {{text: "a"}},
-		"a\tb":                   {{text: "a"}, {text: "b"}},
+	for line, want := range map[string][]copytext.Field{
+		"":                       {{Text: ""}},
+		"a":                      {{Text: "a"}},
+		"a\tb":                   {{Text: "a"}, {Text: "b"}},
 		"\t":                     {{}, {}},
-		`\N`:                     {{null: true}},
-		"\\N\t\\N":               {{null: true}, {null: true}},
-		`\\N`:                    {{text: `\N`}},
-		`a\N`:                    {{text: "aN"}},
-		"\\\t":                   {{text: "\t"}},
-		"a\\\tb\tc":              {{text: "a\tb"}, {text: "c"}},
-		`\b\f\n\r\t\v\\`:         {{text: "\b\f\n\r\t\v\\"}},
-		"\\101\\1012\t\\x41\\xg": {{text: "AA2"}, {text: "Axg"}},
-		"x\\t\t":                 {{text: "x\t"}, {}},
+		`\N`:                     {{Null: true}},
+		"\\N\t\\N":               {{Null: true}, {Null: true}},
+		`\\N`:                    {{Text: `\N`}},
+		`a\N`:                    {{Text: "aN"}},
+		"\\\t":                   {{Text: "\t"}},
+		"a\\\tb\tc":              {{Text: "a\tb"}, {Text: "c"}},
+		`\b\f\n\r\t\v\\`:         {{Text: "\b\f\n\r\t\v\\"}},
+		"\\101\\1012\t\\x41\\xg": {{Text: "AA2"}, {Text: "Axg"}},
+		"x\\t\t":                 {{Text: "x\t"}, {}},
 	} {
-		got, err := splitCopyLine(nil, line)
+		got, err := copytext.Split(nil, line)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v, want %+v", line, got, err, want)
 		}
 	}
-	if _, err := splitCopyLine(nil, `a\`); err == nil {
+	if _, err := copytext.Split(nil, `a\`); err == nil {
 		t.Error("a backslash at the end is read")
 	}
 	long := strings.Repeat("long ", 100_000)
-	r := newCopyReader(strings.NewReader("one\r\n\n" + long + "\n\\.\nrest"))
+	r := copytext.NewReader(strings.NewReader("one\r\n\n" + long + "\n\\.\nrest"))
 	for _, want := range []string{"one", "", long} {
-		if got, err := r.line(); err != nil || got != want {
+		if got, err := r.Line(); err != nil || got != want {
 			t.Fatalf("%.40q, %v, want %.40q", got, err, want)
 		}
 	}
-	if got, err := r.line(); err != io.EOF {
+	if got, err := r.Line(); err != io.EOF {
 		t.Fatalf("%q, %v after the end", got, err)
 	}
 }
@@ -49,20 +50,20 @@ func TestCopyText(t *testing.T) {
 func FuzzCopyText(f *testing.F) {
 	f.Add("a\tb\\\n", "\x01\r\v")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		line := appendCopyEscaped([]byte("before\t"), 0)
+		line := copytext.AppendEscaped([]byte("before\t"), 0)
 		line = line[:0]
 		for i, s := range []string{a, b} {
 			if i > 0 {
 				line = append(line, '\t')
 			}
 			from := len(line)
-			line = appendCopyEscaped(append(line, s...), from)
+			line = copytext.AppendEscaped(append(line, s...), from)
 		}
 		if strings.ContainsAny(string(line), "\n\r") {
 			t.Fatalf("%q has a line's end", line)
 		}
-		got, err := splitCopyLine(nil, string(line))
-		if err != nil || len(got) != 2 || got[0] != (copyField{text: a}) || got[1] != (copyField{text: b}) {
+		got, err := copytext.Split(nil, string(line))
+		if err != nil || len(got) != 2 || got[0] != (copytext.Field{Text: a}) || got[1] != (copytext.Field{Text: b}) {
 			t.Fatalf("%q, %q: %q gives %+v, %v", a, b, line, got, err)
 		}
 	})

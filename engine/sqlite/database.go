@@ -7,6 +7,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/change"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
@@ -65,7 +66,7 @@ type transaction struct {
 	writer
 	settings settings
 	tx       txState
-	touched  touched
+	touched  change.Touched
 	genStmt  *sqlite.Stmt
 	shard    *Shard
 	readonly bool // a virtual database

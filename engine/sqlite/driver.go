@@ -17,8 +17,10 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/change"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/turnstile"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -291,7 +293,7 @@ func (s *Shard) Discard() error {
 		return nil
 	}
 	errs := []error{s.Close()}
-	for _, end := range []string{"", "-wal", "-shm", "-journal", turnstileEnd} {
+	for _, end := range []string{"", "-wal", "-shm", "-journal", turnstile.End} {
 		if err := os.Remove(s.path + end); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -527,7 +529,7 @@ func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 	}
 	c.params["session_authorization"] = c.names.User
 	c.out = c.out[:0]
-	stop, err := watchRows(db, &c.touched)
+	stop, err := change.Watch(db, &c.touched)
 	if err != nil {
 		return nil, err
 	}

@@ -207,7 +207,7 @@ func (c *schemaChange) removeIndex(d *catalog.Table, oid uint32) *catalog.Table 
 		}
 		for _, o := range c.names.Catalog.Tables {
 			for _, k := range o.Constraints {
-				if k.Type == "f" && k.RefTable == d.OID && sameColumnsSet(k.RefCols, ix.Columns) && ix.Unique {
+				if k.Type == "f" && k.RefTable == d.OID && catalog.SameColumns(k.RefCols, ix.Columns) && ix.Unique {
 					fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop constraint %s on table %s because other objects depend on it", ix.Name, d.Name).
 						WithDetail("constraint %s on table %s depends on index %s", k.Name, o.Name, ix.Name).
 						WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
@@ -218,22 +218,6 @@ func (c *schemaChange) removeIndex(d *catalog.Table, oid uint32) *catalog.Table 
 	}
 	must(c.saveTable(n))
 	return c.names.Catalog.ByOID[d.OID]
-}
-
-func sameColumnsSet(nums []int16, cols []catalog.IndexColumn) bool {
-	if len(nums) != len(cols) {
-		return false
-	}
-	for _, n := range nums {
-		hit := false
-		for _, c := range cols {
-			hit = hit || c.Num == n
-		}
-		if !hit {
-			return false
-		}
-	}
-	return true
 }
 
 func (c *schemaChange) createSchema(s *pg.CreateSchemaStmt) {

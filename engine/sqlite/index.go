@@ -77,16 +77,13 @@ func (c *database) duplicateKey(d *catalog.Table, ix *catalog.Index) string {
 	return "Key (" + strings.Join(d.Names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ") is duplicated."
 }
 
-// patternClasses are the operator classes that compare texts by bytes, with their OIDs.
-var patternClasses = map[string]int64{"text_pattern_ops": 4217, "varchar_pattern_ops": 4218}
-
 // operatorClass is the operator class of an index's column, "" for the type's own.
 func operatorClass(col *catalog.Column, names []*pg.Node) string {
 	if len(names) == 0 {
 		return ""
 	}
 	name := names[len(names)-1].GetString_().GetSval()
-	if patternClasses[name] == 0 || value.ClassOf(col.Type) != value.ClassText {
+	if catalog.PatternClasses[name] == 0 || value.ClassOf(col.Type) != value.ClassText {
 		fault.Refuse("CLV-2109", "the operator class %s", name)
 	}
 	return name

@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/copytext"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -69,14 +70,14 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 			c.exec("PRAGMA synchronous = " + m.s.synchronous)
 		}
 	}()
-	in := newCopyReader(rows)
+	in := copytext.NewReader(rows)
 	var total, line int64
 	var values []value.Datum
-	var fields []copyField
+	var fields []copytext.Field
 	for last := false; !last; {
 		values = values[:0]
 		for size := 0; len(values) < loadRows*len(types) && size < loadBytes; {
-			text, err := in.line()
+			text, err := in.Line()
 			if err == io.EOF {
 				last = true
 				break
@@ -86,7 +87,7 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 			}
 			line++
 			size += len(text)
-			if fields, err = splitCopyLine(fields[:0], text); err != nil {
+			if fields, err = copytext.Split(fields[:0], text); err != nil {
 				return total, err
 			}
 			if len(fields) != len(types) {
@@ -94,8 +95,8 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 			}
 			for i, f := range fields {
 				var d value.Datum
-				if !f.null {
-					if d, err = value.In(types[i], f.text, time.UTC); err != nil {
+				if !f.Null {
+					if d, err = value.In(types[i], f.Text, time.UTC); err != nil {
 						e := *sqlstate.As(err)
 						e.Where = fmt.Sprintf("COPY %s, line %d, column %s", table.Name, line, table.Columns[i])
 						return total, &e

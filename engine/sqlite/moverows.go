@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/copytext"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/keyspace"
@@ -454,9 +455,9 @@ func (r *rowReader) appendCopy(dst []byte, i int) ([]byte, error) {
 	from := len(dst)
 	dst, null, err := r.appendText(dst, i)
 	if null {
-		return append(dst, copyNull...), nil
+		return append(dst, copytext.Null...), nil
 	}
-	return appendCopyEscaped(dst, from), err
+	return copytext.AppendEscaped(dst, from), err
 }
 
 // appendSummed appends a column as engine.Sum defines it. text is scratch.

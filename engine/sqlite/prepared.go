@@ -11,8 +11,10 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/change"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/systemrows"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -46,7 +48,7 @@ func (c *transaction) record() error {
 	if err := c.cachedExec(startSavepoint); err != nil {
 		return err
 	}
-	c.touched.begin()
+	c.touched.Begin()
 	return nil
 }
 
@@ -83,20 +85,20 @@ func (c *Conn) prepareTx(gid string) error {
 	}
 	c.closePortals()
 	locks := c.tx.wrote
-	changes := &spool{dir: spoolDir(c.shard.path)}
-	defer changes.close()
+	changes := &change.Spool{Dir: change.SpoolDir(c.shard.path)}
+	defer changes.Close()
 	if locks {
-		if !c.touched.on {
+		if !c.touched.On {
 			return sqlstate.Refusal("CLV-2135", "a transaction that wrote before its BEGIN cannot be prepared on a SQLite shard").
 				WithHint("Send BEGIN before the first statement.")
 		}
 		if err := c.endOfTransaction(); err != nil {
 			return err
 		}
-		if err := writeChanges(changes, c.db, c.touched.tables); err != nil {
+		if err := change.Write(changes, c.db, c.touched.Tables); err != nil {
 			return err
 		}
-		c.touched.end()
+		c.touched.End()
 		if err := c.exec("ROLLBACK TO cleave_tx"); err != nil {
 			return err
 		}
@@ -109,7 +111,7 @@ func (c *Conn) prepareTx(gid string) error {
 		if err := c.beginWrite(); err != nil {
 			return err
 		}
-		c.touched.end()
+		c.touched.End()
 	}
 	if err := c.savePrepared(gid, locks, changes); err != nil {
 		return err
@@ -120,7 +122,7 @@ func (c *Conn) prepareTx(gid string) error {
 	return nil
 }
 
-func (c *transaction) savePrepared(gid string, locks bool, changes *spool) error {
+func (c *transaction) savePrepared(gid string, locks bool, changes *change.Spool) error {
 	args := []value.Datum{value.Text(gid), value.Text(c.names.User), value.Text(c.names.Database), value.Int(value.Now()), value.Int(b2i(locks))}
 	err := execArgs(c.db, "INSERT INTO cleave_prepared (gid, owner, database, prepared, locks) VALUES (?, ?, ?, ?, ?)", args...)
 	if code := sqlite.ErrCode(err); code == sqlite.ResultConstraintPrimaryKey || code == sqlite.ResultConstraintUnique {
@@ -132,11 +134,11 @@ func (c *transaction) savePrepared(gid string, locks bool, changes *spool) error
 	if !locks {
 		return nil
 	}
-	src, err := changes.reader()
+	src, err := changes.Reader()
 	if err != nil {
 		return err
 	}
-	piece := make([]byte, chunkSize)
+	piece := make([]byte, change.ChunkSize)
 	for n := int64(0); ; n++ {
 		size, err := io.ReadFull(src, piece)
 		if err == io.EOF {
@@ -360,14 +362,14 @@ func (c *transaction) endPreparedOn(db *sqlite.Conn, gid string, commit bool) er
 	}
 	if commit && locks == "1" {
 		src := &chunkReader{db: db, gid: gid}
-		err := applyChanges(db, src)
+		err := change.Apply(db, src)
 		src.close()
 		if err != nil {
 			switch sqlite.ErrCode(err).ToPrimary() {
 			case sqlite.ResultInterrupt, sqlite.ResultIOErr, sqlite.ResultFull, sqlite.ResultNoMem, sqlite.ResultBusy:
 				return err
 			}
-			return damaged(gid, err)
+			return change.Damaged(gid, err)
 		}
 	}
 	for _, sql := range []string{"DELETE FROM cleave_change WHERE gid = ?", "DELETE FROM cleave_prepared WHERE gid = ?", "DELETE FROM cleave_meta WHERE key = 'prepared' AND value = ?"} {
@@ -421,20 +423,20 @@ func (r *chunkReader) close() {
 
 // preparedRows are those of pg_prepared_xacts.
 func preparedRows(c *Conn) [][]value.Datum {
-	m := maker("pg_catalog", "pg_prepared_xacts")
+	m := systemrows.New("pg_catalog", "pg_prepared_xacts")
 	if c.shard == nil {
-		return m.rows
+		return m.Rows
 	}
 	stmt, _, err := c.db.PrepareTransient("SELECT gid, owner, database, prepared, rowid FROM cleave_prepared ORDER BY prepared, gid")
 	if err != nil {
-		return m.rows
+		return m.Rows
 	}
 	defer stmt.Finalize()
 	for {
 		row, err := stmt.Step()
 		if err != nil || !row {
-			return m.rows
+			return m.Rows
 		}
-		m.add(fields{"transaction": strconv.FormatInt(stmt.ColumnInt64(4), 10), "gid": stmt.ColumnText(0), "prepared": stmt.ColumnInt64(3), "owner": stmt.ColumnText(1), "database": stmt.ColumnText(2)})
+		m.Add(systemrows.Fields{"transaction": strconv.FormatInt(stmt.ColumnInt64(4), 10), "gid": stmt.ColumnText(0), "prepared": stmt.ColumnInt64(3), "owner": stmt.ColumnText(1), "database": stmt.ColumnText(2)})
 	}
 }

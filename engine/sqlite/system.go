@@ -1,30 +1,22 @@
 package sqlite
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/systemrows"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// systemRows are the rows of a catalogue relation.
-func systemRows(c *Conn, s *catalog.System) [][]value.Datum {
-	if s.Def.Schema == catalog.SchemaInternal {
-		schema, rel, _ := strings.Cut(s.Def.Name, ".")
-		return slices.Concat(systemRows(c, catalog.FindSystem(schema, rel)), c.virtualRows(schema, rel))
-	}
-	if fill := systemFills[s.Def.Schema+"."+s.Def.Name]; fill != nil {
-		return fill(c)
-	}
-	return nil
-}
+// ownRows make the rows of the relations that say what the conversation or its file has beside definitions.
+var ownRows = map[string]func(c *Conn) [][]value.Datum{"pg_catalog.pg_settings": settingRows, "pg_catalog.pg_prepared_xacts": preparedRows}
 
 // fillSystem makes the rows of a catalogue relation as of the current generation.
 func (c *Conn) fillSystem(s *catalog.System) error {
-	if gen, ok := c.filled[s]; ok && (s.Constant || gen == c.names.Catalog.Generation) && !systemVolatile[s.Def.Schema+"."+s.Def.Name] {
+	own := ownRows[s.Def.Schema+"."+s.Def.Name]
+	if gen, ok := c.filled[s]; ok && (s.Constant || gen == c.names.Catalog.Generation) && own == nil {
 		return nil
 	}
 	name := "temp." + quote.Ident(s.Def.SQLName())
@@ -38,7 +30,11 @@ func (c *Conn) fillSystem(s *catalog.System) error {
 	if err := c.exec("DELETE FROM " + name); err != nil {
 		return err
 	}
-	if rows := systemRows(c, s); len(rows) > 0 {
+	rows := systemrows.Of(&c.names, s)
+	if own != nil {
+		rows = own(c)
+	}
+	if len(rows) > 0 {
 		stmt, _, err := c.db.PrepareTransient("INSERT INTO " + name + " VALUES (" + strings.Join(marks, ", ") + ")")
 		if err != nil {
 			return err
@@ -61,4 +57,27 @@ func (c *Conn) fillSystem(s *catalog.System) error {
 	}
 	c.filled[s] = c.names.Catalog.Generation
 	return nil
+}
+
+// settingRows are those of pg_settings.
+func settingRows(c *Conn) [][]value.Datum {
+	m := systemrows.New(catalog.SchemaPgCatalog, "pg_settings")
+	for _, n := range settingNames() {
+		d := settingByName[n]
+		_, v, _ := c.show(n)
+		kind, ctx := d.kind, "user"
+		var unit any
+		if kind == "ms" {
+			kind, unit = "integer", "ms"
+			if dur, ok := parseDuration(v); ok {
+				v = itoa(dur.Milliseconds())
+			}
+		}
+		if d.fixed {
+			ctx = "internal"
+		}
+		m.Add(systemrows.Fields{"name": d.name, "setting": v, "unit": unit, "category": "Cleave", "short_desc": d.short, "context": ctx, "vartype": kind,
+			"source": "default", "boot_val": d.value, "reset_val": d.value, "pending_restart": false})
+	}
+	return m.Rows
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/systemrows"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -87,7 +88,7 @@ var systemFunctions = []systemFunction{
 		switch n := a[0].Int64(); n {
 		case catalog.OwnerOID:
 			return value.Text(c.names.User), nil
-		case databaseOwnerOID:
+		case systemrows.DatabaseOwnerOID:
 			return value.Text("pg_database_owner"), nil
 		default:
 			return value.Text("unknown (OID=" + itoa(n) + ")"), nil
@@ -114,7 +115,7 @@ var systemFunctions = []systemFunction{
 		return value.Datum{}, nil
 	}},
 	{"cleave_proc_result", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
-		if s, ok := virtualText("pg_get_function_result", uint32(a[0].Int64())); ok {
+		if s, ok := systemrows.VirtualText("pg_get_function_result", uint32(a[0].Int64())); ok {
 			return value.Text(s), nil
 		}
 		p := value.Builtin.Function(uint32(a[0].Int64()))
@@ -143,7 +144,7 @@ var systemFunctions = []systemFunction{
 	}},
 	{"cleave_obj_description", 1, func(c *Conn, a []function.Arg) (value.Datum, error) {
 		oid := uint32(a[0].Int64())
-		if s, ok := virtualText("obj_description", oid); ok {
+		if s, ok := systemrows.VirtualText("obj_description", oid); ok {
 			return value.Text(s), nil
 		}
 		if d := c.names.Catalog.ByOID[oid]; d != nil {
@@ -239,7 +240,7 @@ var systemFunctions = []systemFunction{
 
 // procArguments are a function's arguments as the function of PostgreSQL with the name prints them.
 func procArguments(a []function.Arg, name string) (value.Datum, error) {
-	if s, ok := virtualText(name, uint32(a[0].Int64())); ok {
+	if s, ok := systemrows.VirtualText(name, uint32(a[0].Int64())); ok {
 		return value.Text(s), nil
 	}
 	p := value.Builtin.Function(uint32(a[0].Int64()))

@@ -8,6 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine/sqlite/catalog"
+	"github.com/cleavedb/cleave/engine/sqlite/turnstile"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -87,7 +88,7 @@ type writerQueue struct {
 	slot chan struct{}
 	// holder has the turn; it is guarded by turns.
 	holder *writer
-	gate   turnstile // of who has the slot
+	gate   turnstile.Turnstile // of who has the slot
 
 	mu    sync.Mutex
 	ended chan struct{} // closed when a prepared transaction ends here
@@ -118,7 +119,7 @@ func (q *writerQueue) leave() {
 	defer writerQueues.mu.Unlock()
 	if q.refs--; q.refs == 0 {
 		delete(writerQueues.m, q.path)
-		q.gate.close()
+		q.gate.Close()
 	}
 }
 
@@ -211,7 +212,7 @@ func (c *transaction) takeLock() error {
 		if err := c.passGate(deadline); err != nil {
 			return err
 		}
-		defer c.writers.gate.leave()
+		defer c.writers.gate.Leave()
 	}
 	if c.tx.sqlite == sqliteBegun {
 		// The snapshot is kept: SQLite itself refuses if it is not the latest.
@@ -283,7 +284,7 @@ func (c *transaction) lockFile(begin func() error, deadline time.Time) error {
 
 // passGate waits at the turnstile.
 func (c *transaction) passGate(deadline time.Time) error {
-	for wait := 250 * time.Microsecond; !c.writers.gate.enter(c.writers.path); wait = min(2*wait, lockPoll) {
+	for wait := 250 * time.Microsecond; !c.writers.gate.Enter(c.writers.path); wait = min(2*wait, lockPoll) {
 		if time.Now().After(deadline) {
 			return c.lockExpired(lockTimeout())
 		}
@@ -594,7 +595,7 @@ func (c *Conn) rollbackSQLite() {
 		c.db.SetInterrupt(c.interruptChan())
 	}
 	c.tx.sqlite, c.tx.wrote = sqliteIdle, false
-	c.touched.end()
+	c.touched.End()
 	if c.redefined {
 		c.names.Catalog = nil
 	}
@@ -614,7 +615,7 @@ func (c *transaction) releaseTurn() {
 
 func (c *transaction) resetTx() {
 	c.releaseTurn()
-	c.touched.end()
+	c.touched.End()
 	c.redefined = false
 	c.tx = txState{isolation: c.settings.get("default_transaction_isolation")}
 }

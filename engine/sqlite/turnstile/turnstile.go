@@ -1,4 +1,5 @@
-package sqlite
+// Package turnstile makes processes take turns at the write lock of a file.
+package turnstile
 
 import (
 	"os"
@@ -6,31 +7,31 @@ import (
 	"syscall"
 )
 
-// turnstileEnd is what the name of a file's turnstile has behind the file's own.
-const turnstileEnd = "-turn"
+// End is what the name of a file's turnstile has behind the file's own.
+const End = "-turn"
 
-// turnstile makes processes take turns at a file's write lock. SQLite has no queue for that: who waits looks now and
+// Turnstile makes processes take turns at a file's write lock. SQLite has no queue for that: who waits looks now and
 // then whether the lock is free, and a process with many writers of its own would take it again each time before another one looks.
 // A process that wants the lock passes the turnstile first, and leaves it with the lock in its hand. So one waits for
 // the lock, and nobody overtakes it. The kernel opens the turnstile when a process dies. It is an empty file beside the shard's,
 // and only about fairness: where it cannot be made the file is used without.
 //
 // Within a process it is used by who has the slot of the file.
-type turnstile struct {
+type Turnstile struct {
 	mu     sync.Mutex
 	file   *os.File
 	closed bool
 }
 
-// enter reports whether the turnstile was free.
-func (t *turnstile) enter(path string) bool {
+// Enter reports whether the turnstile was free.
+func (t *Turnstile) Enter(path string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return true
 	}
 	if t.file == nil {
-		f, err := os.OpenFile(path+turnstileEnd, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := os.OpenFile(path+End, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return true
 		}
@@ -40,8 +41,8 @@ func (t *turnstile) enter(path string) bool {
 	return err != syscall.EWOULDBLOCK && err != syscall.EINTR
 }
 
-// leave lets the next process in.
-func (t *turnstile) leave() {
+// Leave lets the next process in.
+func (t *Turnstile) Leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.file != nil {
@@ -50,7 +51,7 @@ func (t *turnstile) leave() {
 	}
 }
 
-func (t *turnstile) close() {
+func (t *Turnstile) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true

@@ -1,4 +1,4 @@
-package sqlite
+package change
 
 import (
 	"bufio"
@@ -35,20 +35,20 @@ import (
 // temporary file beside the shard's.
 const spoolMemory = 16 << 20
 
-// chunkSize is the size of the pieces in which a stream is kept in the file.
-const chunkSize = 1 << 20
+// ChunkSize is the size of the pieces in which a stream is kept in the file.
+const ChunkSize = 1 << 20
 
-// spool holds a stream while the transaction that it describes is taken back.
-type spool struct {
-	dir  string
+// Spool holds a stream while the transaction that it describes is taken back.
+type Spool struct {
+	Dir  string
 	mem  bytes.Buffer
 	file *os.File
 	w    *bufio.Writer
 }
 
-func (s *spool) Write(b []byte) (int, error) {
+func (s *Spool) Write(b []byte) (int, error) {
 	if s.file == nil && s.mem.Len()+len(b) > spoolMemory {
-		f, err := os.CreateTemp(s.dir, ".cleave-prepare-*")
+		f, err := os.CreateTemp(s.Dir, ".cleave-prepare-*")
 		if err != nil {
 			return 0, err
 		}
@@ -65,8 +65,8 @@ func (s *spool) Write(b []byte) (int, error) {
 	return s.mem.Write(b)
 }
 
-// reader reads the stream from its beginning.
-func (s *spool) reader() (io.Reader, error) {
+// Reader reads the stream from its beginning.
+func (s *Spool) Reader() (io.Reader, error) {
 	if s.file == nil {
 		return bytes.NewReader(s.mem.Bytes()), nil
 	}
@@ -79,7 +79,7 @@ func (s *spool) reader() (io.Reader, error) {
 	return s.file, nil
 }
 
-func (s *spool) close() {
+func (s *Spool) Close() {
 	if s.file != nil {
 		s.file.Close()
 	}
@@ -140,8 +140,8 @@ func shapeOf(db *sqlite.Conn, table string) (tableShape, error) {
 	return t, value.Unsupported("a prepared transaction that writes to the table \"" + table + "\", whose columns are named rowid, _rowid_ and oid,")
 }
 
-// writeChanges writes the stream of what the transaction has done so far.
-func writeChanges(w io.Writer, db *sqlite.Conn, tables map[string]*rowRuns) error {
+// Write writes the stream of what the transaction has done so far.
+func Write(w io.Writer, db *sqlite.Conn, tables map[string]*rowRuns) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	names := make([]string, 0, len(tables))
 	for name := range tables {
@@ -247,7 +247,7 @@ func appendColumn(b []byte, stmt *sqlite.Stmt, i int) []byte {
 	}
 	n := stmt.ColumnLen(i)
 	b = binary.AppendUvarint(b, uint64(n))
-	b = grow(b, n)
+	b = slices.Grow(b, n)[:len(b)+n]
 	stmt.ColumnBytes(i, b[len(b)-n:])
 	return b
 }
@@ -297,9 +297,9 @@ func (r *changeReader) value() (value.Datum, error) {
 	return value.Datum{}, fmt.Errorf("unknown kind of value %q", kind)
 }
 
-// applyChanges carries a stream out. The connection runs no triggers and checks
+// Apply carries a stream out. The connection runs no triggers and checks
 // no foreign keys: what they did is in the stream.
-func applyChanges(db *sqlite.Conn, src io.Reader) error {
+func Apply(db *sqlite.Conn, src io.Reader) error {
 	r := &changeReader{r: bufio.NewReaderSize(src, 64<<10)}
 	var remove, insert *sqlite.Stmt
 	columns := 0
@@ -394,10 +394,10 @@ func applyChanges(db *sqlite.Conn, src io.Reader) error {
 	}
 }
 
-// damaged is the error of a prepared transaction that cannot be carried out.
-func damaged(gid string, err error) error {
+// Damaged is the error of a prepared transaction that cannot be carried out.
+func Damaged(gid string, err error) error {
 	return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the prepared transaction \"%s\" cannot be carried out on the file", gid).
 		WithHint("It is kept, and keeps its lock. The file was written without Cleave since: look at both with sqlite3 (SELECT * FROM cleave_prepared), or end it with ROLLBACK PREPARED.")
 }
 
-func spoolDir(path string) string { return filepath.Dir(path) }
+func SpoolDir(path string) string { return filepath.Dir(path) }

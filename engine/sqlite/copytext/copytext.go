@@ -1,4 +1,4 @@
-package sqlite
+package copytext
 
 import (
 	"bufio"
@@ -12,11 +12,11 @@ import (
 // COPY's text format: a row is a line, columns are separated by tabs, NULL is \N,
 // and a backslash escapes what would be taken for one of these.
 
-// copyNull is NULL in COPY's text format.
-const copyNull = `\N`
+// Null is NULL in COPY's text format.
+const Null = `\N`
 
-// appendCopyEscaped appends dst[from:] escaped, in place of what it was.
-func appendCopyEscaped(dst []byte, from int) []byte {
+// AppendEscaped appends dst[from:] escaped, in place of what it was.
+func AppendEscaped(dst []byte, from int) []byte {
 	i := from
 	for i < len(dst) && copyEscape(dst[i]) == 0 {
 		i++
@@ -61,27 +61,27 @@ func copyEscape(b byte) byte {
 	return 0
 }
 
-// copyField is a column's value in COPY's text format, unescaped.
-type copyField struct {
-	text string
-	null bool
+// Field is a column's value in COPY's text format, unescaped.
+type Field struct {
+	Text string
+	Null bool
 }
 
-// splitCopyLine cuts a line (without its end) into fields, which it appends.
-func splitCopyLine(dst []copyField, line string) ([]copyField, error) {
+// Split cuts a line (without its end) into fields, which it appends.
+func Split(dst []Field, line string) ([]Field, error) {
 	for {
 		field, rest, more := strings.Cut(line, "\t")
 		if strings.IndexByte(field, '\\') < 0 {
-			dst = append(dst, copyField{text: field})
-		} else if field == copyNull {
-			dst = append(dst, copyField{null: true})
+			dst = append(dst, Field{Text: field})
+		} else if field == Null {
+			dst = append(dst, Field{Null: true})
 		} else {
 			// An escaped tab is part of the value.
 			n, text, err := unescapeCopy(line)
 			if err != nil {
 				return dst, err
 			}
-			dst = append(dst, copyField{text: text})
+			dst = append(dst, Field{Text: text})
 			more = n < len(line)
 			if more {
 				rest = line[n+1:]
@@ -157,17 +157,17 @@ func hexDigit(c byte) int {
 	return int(c-'A') + 10
 }
 
-// copyReader gives the lines of COPY's text format.
-type copyReader struct {
+// Reader gives the lines of COPY's text format.
+type Reader struct {
 	r    *bufio.Reader
 	long []byte
 }
 
-func newCopyReader(r io.Reader) *copyReader { return &copyReader{r: bufio.NewReaderSize(r, 128<<10)} }
+func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 128<<10)} }
 
-// line returns the next line without its end, io.EOF after the last one or after
+// Line returns the next line without its end, io.EOF after the last one or after
 // the line "\.".
-func (c *copyReader) line() (string, error) {
+func (c *Reader) Line() (string, error) {
 	c.long = c.long[:0]
 	for {
 		piece, err := c.r.ReadSlice('\n')

@@ -1,12 +1,12 @@
-package sqlite
+package copytext
 
 import "github.com/cleavedb/cleave/sqlstate"
 
-// lineSplitter finds the rows in COPY's text and csv forms. A row ends as the
+// LineSplitter finds the rows in COPY's text and csv forms. A row ends as the
 // first one did: with a newline, a carriage return, or both.
-type lineSplitter struct {
-	csv           bool
-	quote, escape byte
+type LineSplitter struct {
+	CSV           bool
+	Quote, Escape byte
 	eol           eol
 
 	// Where the search goes on when more data has come.
@@ -28,15 +28,15 @@ const (
 // oneLine is a row: its bytes, those without the end of the line, and the lines
 // that it has. end: it is the mark of the end of the data.
 type oneLine struct {
-	size, content, lines int
-	end                  bool
+	Size, Content, Lines int
+	End                  bool
 }
 
-// next finds the row at the beginning of the data; ok is false if its end has not
+// Next finds the row at the beginning of the data; ok is false if its end has not
 // come. eof says that nothing else comes.
-func (s *lineSplitter) next(data []byte, eof bool) (l oneLine, ok bool, err error) {
-	escape := s.escape
-	if escape == s.quote {
+func (s *LineSplitter) Next(data []byte, eof bool) (l oneLine, ok bool, err error) {
+	escape := s.Escape
+	if escape == s.Quote {
 		escape = 0
 	}
 	i := s.at
@@ -45,17 +45,17 @@ func (s *lineSplitter) next(data []byte, eof bool) (l oneLine, ok bool, err erro
 		return oneLine{}, false, nil
 	}
 	done := func(size, content int, end bool) (oneLine, bool, error) {
-		l := oneLine{size: size, content: content, lines: 1 + s.lines, end: end}
+		l := oneLine{Size: size, Content: content, Lines: 1 + s.lines, End: end}
 		s.at, s.lines, s.inQuote, s.escaped = 0, 0, false, false
 		return l, true, nil
 	}
 	for ; i < len(data); i++ {
 		b := data[i]
-		if s.csv {
+		if s.CSV {
 			if s.inQuote && escape != 0 && b == escape {
 				s.escaped = !s.escaped
 			}
-			if b == s.quote && !s.escaped {
+			if b == s.Quote && !s.escaped {
 				s.inQuote = !s.inQuote
 			}
 			if b != escape {
@@ -95,7 +95,7 @@ func (s *lineSplitter) next(data []byte, eof bool) (l oneLine, ok bool, err erro
 			}
 			s.eol = eolNewline
 			return done(i+1, i, false)
-		case b == '\\' && (!s.csv || i == 0):
+		case b == '\\' && (!s.CSV || i == 0):
 			if i+1 >= len(data) {
 				if !eof {
 					return stop()
@@ -103,7 +103,7 @@ func (s *lineSplitter) next(data []byte, eof bool) (l oneLine, ok bool, err erro
 				continue
 			}
 			if data[i+1] != '.' {
-				if !s.csv {
+				if !s.CSV {
 					i++ // what follows is not the end of anything
 				}
 				continue
@@ -114,14 +114,14 @@ func (s *lineSplitter) next(data []byte, eof bool) (l oneLine, ok bool, err erro
 				return stop()
 			case marked && i == 0:
 				return done(i+2+size, 0, true)
-			case s.csv:
+			case s.CSV:
 				continue
 			case marked:
 				// PostgreSQL takes what stands before the mark for a row.
 				s.at = 0
-				return oneLine{size: i, content: i, lines: 1}, true, nil
+				return oneLine{Size: i, Content: i, Lines: 1}, true, nil
 			}
-			return oneLine{}, false, badFile("end-of-copy marker corrupt")
+			return oneLine{}, false, BadFile("end-of-copy marker corrupt")
 		}
 	}
 	if !eof {
@@ -134,7 +134,7 @@ func (s *lineSplitter) next(data []byte, eof bool) (l oneLine, ok bool, err erro
 }
 
 // mark reports whether a line ends after the two characters of the mark.
-func (s *lineSplitter) mark(rest []byte, eof bool) (size int, wait, ok bool) {
+func (s *LineSplitter) mark(rest []byte, eof bool) (size int, wait, ok bool) {
 	if len(rest) == 0 {
 		return 0, !eof, eof
 	}
@@ -153,9 +153,9 @@ func (s *lineSplitter) mark(rest []byte, eof bool) (size int, wait, ok bool) {
 	return 0, false, false
 }
 
-func (s *lineSplitter) literal(what, escape string) error {
-	if s.csv {
-		return badFile("unquoted %s found in data", what).WithHint("Use quoted CSV field to represent %s.", what)
+func (s *LineSplitter) literal(what, escape string) error {
+	if s.CSV {
+		return BadFile("unquoted %s found in data", what).WithHint("Use quoted CSV field to represent %s.", what)
 	}
 	return sqlstate.New(sqlstate.BadFileFormat, "literal %s found in data", what).WithHint("Use \"%s\" to represent %s.", escape, what)
 }

@@ -1,4 +1,4 @@
-package sqlite
+package change
 
 import (
 	"slices"
@@ -11,13 +11,13 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 )
 
-// touched are the rows that a transaction has written, by table: SQLite's
+// Touched are the rows that a transaction has written, by table: SQLite's
 // pre-update hook tells of each, those that triggers and foreign keys' actions
 // write included. Rows of savepoints that were rolled back stay in it, which is
 // harmless: what becomes of a row is looked up when the transaction is prepared.
-type touched struct {
-	on     bool // a transaction that may be prepared is under way
-	tables map[string]*rowRuns
+type Touched struct {
+	On     bool // a transaction that may be prepared is under way
+	Tables map[string]*rowRuns
 }
 
 // rowRuns is a set of rowids as runs of neighbours, so that a load of new rows
@@ -69,23 +69,23 @@ func (r *rowRuns) order() {
 	r.runs = out
 }
 
-// begin starts to note rows.
-func (t *touched) begin() { t.on, t.tables = true, nil }
+// Begin starts to note rows.
+func (t *Touched) Begin() { t.On, t.Tables = true, nil }
 
-// end forgets what was noted.
-func (t *touched) end() { t.on, t.tables = false, nil }
+// End forgets what was noted.
+func (t *Touched) End() { t.On, t.Tables = false, nil }
 
 // hooked are the connections whose writes are noted, by what SQLite hands back.
 var hooked = struct {
 	mu   sync.RWMutex
 	next uintptr
-	m    map[uintptr]*touched
-}{m: map[uintptr]*touched{}}
+	m    map[uintptr]*Touched
+}{m: map[uintptr]*Touched{}}
 
-// watchRows has the connection's writes noted from now on. It has to come before
+// Watch has the connection's writes noted from now on. It has to come before
 // any statement is prepared: SQLite deletes a whole table without telling of its
 // rows otherwise. The returned function ends it.
-func watchRows(conn *sqlite.Conn, t *touched) (stop func(), err error) {
+func Watch(conn *sqlite.Conn, t *Touched) (stop func(), err error) {
 	tls, db, err := function.Handle(conn)
 	if err != nil {
 		return nil, err
@@ -109,16 +109,16 @@ func rowChanges(tls *libc.TLS, id, _ uintptr, op int32, schema, table uintptr, o
 	hooked.mu.RLock()
 	t := hooked.m[id]
 	hooked.mu.RUnlock()
-	if t == nil || !t.on || string(cText(tls, schema)) != "main" {
+	if t == nil || !t.On || string(cText(tls, schema)) != "main" {
 		return
 	}
-	r := t.tables[string(cText(tls, table))]
+	r := t.Tables[string(cText(tls, table))]
 	if r == nil {
-		if t.tables == nil {
-			t.tables = map[string]*rowRuns{}
+		if t.Tables == nil {
+			t.Tables = map[string]*rowRuns{}
 		}
 		r = &rowRuns{}
-		t.tables[string(cText(tls, table))] = r
+		t.Tables[string(cText(tls, table))] = r
 	}
 	if op != lib.SQLITE_INSERT {
 		r.add(oldRow)

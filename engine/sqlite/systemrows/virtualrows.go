@@ -1,4 +1,4 @@
-package sqlite
+package systemrows
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 )
 
 // usual are the columns that all rows of a relation have alike, where they are not zero.
-var usual = map[string]fields{
+var usual = map[string]Fields{
 	"pg_class":     {"relowner": catalog.OwnerOID},
 	"pg_namespace": {"nspowner": catalog.OwnerOID},
 	"pg_attribute": {"attstattarget": -1, "attcacheoff": -1, "atttypmod": -1, "attislocal": true, "attcompression": "", "attidentity": "", "attgenerated": "",
@@ -17,10 +17,11 @@ var usual = map[string]fields{
 	"pg_proc": {"proowner": catalog.OwnerOID, "prolang": 12},
 }
 
-func (c *definitions) virtualRows(schema, rel string) [][]value.Datum {
-	m := maker(schema, rel)
+// virtualRows are those of the schema cleave, which is on no shard.
+func virtualRows(ns *catalog.Namespace, schema, rel string) [][]value.Datum {
+	m := New(schema, rel)
 	for _, row := range virtual.Rows(schema + "." + rel) {
-		f := fields{}
+		f := Fields{}
 		for _, col := range m.def.Columns {
 			switch v, ok := row[col.Name]; {
 			case ok:
@@ -28,18 +29,18 @@ func (c *definitions) virtualRows(schema, rel string) [][]value.Datum {
 			case usual[rel][col.Name] != nil:
 				f[col.Name] = usual[rel][col.Name]
 			case schema == catalog.SchemaInformation && slices.Contains([]string{"table_catalog", "catalog_name", "udt_catalog"}, col.Name):
-				f[col.Name] = c.names.Database
+				f[col.Name] = ns.Database
 			case col.Name == "schema_owner" || col.Name == "viewowner":
-				f[col.Name] = c.names.User
+				f[col.Name] = ns.User
 			}
 		}
-		m.add(f)
+		m.Add(f)
 	}
-	return m.rows
+	return m.Rows
 }
 
-// virtualText is what a function of the catalogue says of an object of the schema cleave; ok is false for another number.
-func virtualText(function string, oid uint32) (string, bool) {
+// VirtualText is what a function of the catalogue says of an object of the schema cleave; ok is false for another number.
+func VirtualText(function string, oid uint32) (string, bool) {
 	if !virtual.Objects(int(oid)) {
 		return "", false
 	}
