@@ -13,10 +13,17 @@ import (
 // ownRows make the rows of the relations that say what the conversation or its file has beside definitions.
 var ownRows = map[string]func(c *Conn) [][]value.Datum{"pg_catalog.pg_settings": settingRows, "pg_catalog.pg_prepared_xacts": preparedRows}
 
+// systemRows are the rows of a catalogue relation.
+func (c *Conn) systemRows(s *catalog.System) [][]value.Datum {
+	if own := ownRows[s.Def.Schema+"."+s.Def.Name]; own != nil {
+		return own(c)
+	}
+	return systemrows.Of(&c.names, s)
+}
+
 // fillSystem makes the rows of a catalogue relation as of the current generation.
 func (c *Conn) fillSystem(s *catalog.System) error {
-	own := ownRows[s.Def.Schema+"."+s.Def.Name]
-	if gen, ok := c.filled[s]; ok && (s.Constant || gen == c.names.Catalog.Generation) && own == nil {
+	if gen, ok := c.filled[s]; ok && (s.Constant || gen == c.names.Catalog.Generation) && ownRows[s.Def.Schema+"."+s.Def.Name] == nil {
 		return nil
 	}
 	name := "temp." + quote.Ident(s.Def.SQLName())
@@ -30,11 +37,7 @@ func (c *Conn) fillSystem(s *catalog.System) error {
 	if err := c.exec("DELETE FROM " + name); err != nil {
 		return err
 	}
-	rows := systemrows.Of(&c.names, s)
-	if own != nil {
-		rows = own(c)
-	}
-	if len(rows) > 0 {
+	if rows := c.systemRows(s); len(rows) > 0 {
 		stmt, _, err := c.db.PrepareTransient("INSERT INTO " + name + " VALUES (" + strings.Join(marks, ", ") + ")")
 		if err != nil {
 			return err

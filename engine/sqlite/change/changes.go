@@ -46,6 +46,7 @@ type Spool struct {
 	w    *bufio.Writer
 }
 
+// Write appends to the stream.
 func (s *Spool) Write(b []byte) (int, error) {
 	if s.file == nil && s.mem.Len()+len(b) > spoolMemory {
 		f, err := os.CreateTemp(s.Dir, ".cleave-prepare-*")
@@ -79,6 +80,7 @@ func (s *Spool) Reader() (io.Reader, error) {
 	return s.file, nil
 }
 
+// Close lets go of the stream.
 func (s *Spool) Close() {
 	if s.file != nil {
 		s.file.Close()
@@ -400,4 +402,5 @@ func Damaged(gid string, err error) error {
 		WithHint("It is kept, and keeps its lock. The file was written without Cleave since: look at both with sqlite3 (SELECT * FROM cleave_prepared), or end it with ROLLBACK PREPARED.")
 }
 
+// SpoolDir is where the streams of a file's transactions are kept.
 func SpoolDir(path string) string { return filepath.Dir(path) }

@@ -22,6 +22,7 @@ type Format struct {
 	Freeze                   bool
 }
 
+// Covers reports whether a list of columns has a name, or a star.
 func Covers(list []string, name string) bool {
 	return slices.Contains(list, "*") || slices.Contains(list, name)
 }
@@ -244,6 +245,7 @@ func (f *Format) conflicts(from bool) error {
 
 var textEscapes = [256]byte{'\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't', '\v': 'v', '\\': '\\'}
 
+// AppendText appends a field of the text form.
 func AppendText(dst, v []byte, delimiter byte) []byte {
 	for _, b := range v {
 		switch e := textEscapes[b]; {
@@ -258,6 +260,7 @@ func AppendText(dst, v []byte, delimiter byte) []byte {
 	return dst
 }
 
+// AppendCSV appends a field of the CSV form.
 func AppendCSV(dst, v []byte, f *Format, single, force bool) []byte {
 	if !force {
 		force = string(v) == f.Null || single && string(v) == `\.`
@@ -278,6 +281,7 @@ func AppendCSV(dst, v []byte, f *Format, single, force bool) []byte {
 	return append(dst, f.Quote)
 }
 
+// BadFile is the error of data that is not what COPY's form says.
 func BadFile(format string, args ...any) *sqlstate.Error {
 	return sqlstate.New(sqlstate.BadFileFormat, format, args...)
 }

@@ -163,6 +163,7 @@ type Reader struct {
 	long []byte
 }
 
+// NewReader reads the lines of a stream in the text form.
 func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReaderSize(r, 128<<10)} }
 
 // Line returns the next line without its end, io.EOF after the last one or after

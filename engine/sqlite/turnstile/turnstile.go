@@ -51,6 +51,7 @@ func (t *Turnstile) Leave() {
 	}
 }
 
+// Close lets go of the file.
 func (t *Turnstile) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
