@@ -36,19 +36,15 @@ var errClosed = errors.New("sqlite: the conversation is closed")
 // queues frames; Receive runs them, in the calling goroutine, until a chunk of
 // output is ready.
 type Conn struct {
-	transaction
+	session
 
 	in       []byte // frames not yet run
 	skipping bool   // after an error, until Sync
 	script   *script
-	active   *portal // being stepped
-	activeN  int32   // rows it may still give; 0 is all
 	simple   bool    // the active portal belongs to a simple query
 	copying  *copyIn // awaits the client's data
 
 	prepared pgbackend.Statements[*prepared]
-	portals  pgbackend.Portals[*portal]
-	held     int // bytes that portals hold
 	plans    planCache
 
 	unwatch func() // ends the watch over rows
@@ -58,7 +54,6 @@ type Conn struct {
 	currval  map[uint32]int64
 	scratch  []byte // of the functions that triggers call
 	maxQueue int
-	verb     string // what the statement is called in an error
 }
 
 // prepared is a prepared statement.
@@ -436,7 +431,7 @@ func (c *Conn) handle(f wire.Frame) bool {
 }
 
 // fail reports an error and puts the transaction into its failed state.
-func (c *Conn) fail(err error) {
+func (c *session) fail(err error) {
 	if c.active != nil {
 		c.active.end()
 		c.active = nil
@@ -458,7 +453,7 @@ func (c *client) warning(code sqlstate.Code, format string, args ...any) {
 	c.out = wire.AppendNotice(c.out, e)
 }
 
-func (c *Conn) ready() { c.out = wire.AppendReadyForQuery(c.out, c.tx.status()) }
+func (c *session) ready() { c.out = wire.AppendReadyForQuery(c.out, c.tx.status()) }
 
 // exec runs a statement of Cleave's own.
 func (c *database) exec(sql string) error {

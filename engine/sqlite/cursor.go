@@ -81,7 +81,7 @@ func (c *transaction) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, 
 
 // planFetch plans FETCH and MOVE. The columns are those of the cursor, which is
 // found again when it runs.
-func (c *Conn) planFetch(s *pg.FetchStmt, text string) (*plan, error) {
+func (c *session) planFetch(s *pg.FetchStmt, text string) (*plan, error) {
 	tag := "FETCH"
 	if s.Ismove {
 		tag = "MOVE"
@@ -118,7 +118,7 @@ func onlyForward(k *portal) error {
 }
 
 // fetch gives the portal p the rows that a FETCH asks for.
-func (c *Conn) fetch(k *portal, s *pg.FetchStmt, p *portal, tag string) error {
+func (c *session) fetch(k *portal, s *pg.FetchStmt, p *portal, tag string) error {
 	cur, n := k.cursor, s.HowMany
 	if !cur.scroll {
 		return c.fetchForward(k, s, p, tag)
@@ -193,7 +193,7 @@ func fetched(p *portal, s *pg.FetchStmt, tag string, n int64) error {
 	return nil
 }
 
-func (c *Conn) fetchForward(k *portal, s *pg.FetchStmt, p *portal, tag string) error {
+func (c *session) fetchForward(k *portal, s *pg.FetchStmt, p *portal, tag string) error {
 	cur, n := k.cursor, s.HowMany
 	skip := int64(0)
 	switch s.Direction {
@@ -257,7 +257,7 @@ func (c *Conn) fetchForward(k *portal, s *pg.FetchStmt, p *portal, tag string) e
 }
 
 // nextRow is the next row of a portal that is read forward.
-func (c *Conn) nextRow(k *portal) ([]value.Datum, bool, error) {
+func (c *session) nextRow(k *portal) ([]value.Datum, bool, error) {
 	if k.held {
 		if k.rowPos >= len(k.rows) {
 			return nil, false, nil
@@ -299,7 +299,7 @@ func (k *portal) stepRow() ([]value.Datum, bool, error) {
 
 // holdPortals reads what open portals have not given yet into memory, since what
 // follows must not show in it.
-func (c *Conn) holdPortals() error {
+func (c *session) holdPortals() error {
 	for _, k := range c.portals.All() {
 		if k.stmt != nil && k.started && !k.done && k != c.active {
 			if err := c.holdPortal(k); err != nil {
@@ -310,7 +310,7 @@ func (c *Conn) holdPortals() error {
 	return nil
 }
 
-func (c *Conn) holdPortal(k *portal) error {
+func (c *session) holdPortal(k *portal) error {
 	size := 0
 	for {
 		row, ok, err := k.stepRow()
@@ -352,14 +352,14 @@ func (c *Conn) holdPortal(k *portal) error {
 }
 
 // forgetPortal lets go of what a portal holds.
-func (c *Conn) forgetPortal(k *portal) {
+func (c *session) forgetPortal(k *portal) {
 	k.end()
 	c.held -= k.heldSize
 	k.rows, k.heldSize = nil, 0
 }
 
 // keepCursors is what a commit does to cursors WITH HOLD, before it closes all others.
-func (c *Conn) keepCursors() {
+func (c *session) keepCursors() {
 	for _, k := range c.portals.All() {
 		if k.cursor != nil && k.cursor.hold {
 			k.cursor.kept = true

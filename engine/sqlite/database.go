@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/function"
 	"github.com/cleavedb/cleave/engine/sqlite/translate"
 	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -70,6 +71,16 @@ type transaction struct {
 	genStmt  *sqlite.Stmt
 	shard    *Shard
 	readonly bool // a virtual database
+}
+
+// session is the transaction with the portals that live in it: what begins, commits and rolls back both.
+type session struct {
+	transaction
+	verb    string  // what the statement is called in an error
+	active  *portal // being stepped
+	activeN int32   // rows it may still give; 0 is all
+	portals pgbackend.Portals[*portal]
+	held    int // bytes that portals hold
 }
 
 // schemaChange is a statement that changes definitions.

@@ -5,7 +5,8 @@
 //
 // A conversation is layers, of which each embeds the next one:
 //
-//	Conn          messages, scripts, portals, cursors, COPY
+//	Conn          messages, scripts, running portals, COPY
+//	session       the transaction with its portals and cursors: what begins, commits and rolls back both
 //	transaction   settings, the transaction and its deferred keys (deferred.go), the turn to write (writer)
 //	definitions   what the file defines, as the transaction sees it
 //	database      Cleave's own SQL on the connection, and what interrupts it

@@ -665,3 +665,55 @@ func execArgs1(c *Conn, sql string, values ...value.Datum) error {
 	_, err = q.Step()
 	return err
 }
+
+var _ engine.Evictor = (*mover)(nil)
+
+// Evict implements engine.Evictor.
+func (m *mover) Evict(ctx context.Context, set engine.Set, want int64, sure func(context.Context) error) error {
+	c, err := m.conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.put(c)
+	n := c.openSet(&set)
+	return c.moveTx(ctx, true, func() error {
+		var gone int64
+		for i := range set.Tables {
+			t, err := c.moveTable(&set.Tables[i], &set.Keys)
+			if err != nil {
+				return err
+			}
+			if err := c.exec("DELETE FROM main." + quote.Ident(t.def.SQLName()) + " WHERE " + inSet(n, &set, t)); err != nil {
+				return err
+			}
+			gone += int64(c.db.Changes())
+		}
+		if gone != want {
+			return sqlstate.New(sqlstate.SerializationFailure, "the rows to delete are %d, not %d: somebody has changed them", gone, want).OnShard(m.s.cfg.Name)
+		}
+		return sure(ctx)
+	})
+}
+
+var _ engine.Watchable = (*mover)(nil)
+
+// watcher is a mover's engine.Watcher.
+type watcher struct{ m *mover }
+
+// Watch implements engine.Watchable.
+func (m *mover) Watch(context.Context) (engine.Watcher, error) { return watcher{m}, nil }
+
+// Delay takes the file's write lock and gives it back: that is what writes wait for.
+func (w watcher) Delay(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	err := w.m.with(ctx, true, func(*Conn) error { return nil })
+	return time.Since(began), err
+}
+
+// Vitals implements engine.Watcher: a file has no replicas and does not count transactions.
+func (watcher) Vitals(context.Context) (engine.Vitals, error) {
+	return engine.Vitals{Transactions: -1}, nil
+}
+
+// Close implements engine.Watcher.
+func (watcher) Close() error { return nil }

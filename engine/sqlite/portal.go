@@ -130,7 +130,7 @@ func (p *portal) end() {
 
 // closePortals closes the portals of the transaction, which ends. Cursors WITH
 // HOLD that an earlier one left stay.
-func (c *Conn) closePortals() {
+func (c *session) closePortals() {
 	c.portals.Ended(func(p *portal) bool { return p.cursor != nil && p.cursor.kept })
 }
 

@@ -54,7 +54,7 @@ func (c *transaction) record() error {
 
 // prepareTransaction is PREPARE TRANSACTION in a block that has not failed. The
 // block is over afterwards, in any case.
-func (c *Conn) prepareTransaction(gid string) error {
+func (c *session) prepareTransaction(gid string) error {
 	err := c.prepareTx(gid)
 	if err != nil {
 		c.abandonTx()
@@ -65,7 +65,7 @@ func (c *Conn) prepareTransaction(gid string) error {
 	return nil
 }
 
-func (c *Conn) prepareTx(gid string) error {
+func (c *session) prepareTx(gid string) error {
 	switch {
 	case c.shard == nil:
 		return sqlstate.Refusal("CLV-2132", "a virtual database cannot prepare a transaction").WithHint("Use COMMIT.")

@@ -144,7 +144,7 @@ func (q *writerQueue) tellLog() {
 }
 
 // begin opens what a statement needs and brings the catalogue up to date.
-func (c *Conn) begin(write bool) error {
+func (c *session) begin(write bool) error {
 	if c.db == nil {
 		return errClosed
 	}
@@ -491,14 +491,14 @@ func (c *transaction) checkGeneration() error {
 }
 
 // endStatement lets go of the snapshot where the next statement takes a new one.
-func (c *Conn) endStatement() {
+func (c *session) endStatement() {
 	if c.tx.sqlite == sqliteRead && c.tx.block != txNone && !c.portalsOpen() {
 		c.genStmt.Reset()
 		c.tx.sqlite = sqliteIdle
 	}
 }
 
-func (c *Conn) portalsOpen() bool {
+func (c *session) portalsOpen() bool {
 	for _, p := range c.portals.All() {
 		if p.stmt != nil && p.started && !p.done {
 			return true
@@ -508,7 +508,7 @@ func (c *Conn) portalsOpen() bool {
 }
 
 // endImplicit commits the statements since the last Sync.
-func (c *Conn) endImplicit() error {
+func (c *session) endImplicit() error {
 	if c.tx.block != txNone {
 		return nil
 	}
@@ -518,7 +518,7 @@ func (c *Conn) endImplicit() error {
 }
 
 // commitTx ends the transaction, whatever its kind, and makes it durable.
-func (c *Conn) commitTx() error {
+func (c *session) commitTx() error {
 	var err error
 	switch c.tx.sqlite {
 	case sqliteRead:
@@ -564,7 +564,7 @@ func commitFailed(err error) error {
 }
 
 // abandonTx rolls everything back and leaves the block.
-func (c *Conn) abandonTx() {
+func (c *session) abandonTx() {
 	c.rollbackSQLite()
 	for _, k := range c.portals.All() {
 		if k.cursor != nil && k.cursor.fresh {
@@ -576,7 +576,7 @@ func (c *Conn) abandonTx() {
 	c.resetTx()
 }
 
-func (c *Conn) rollbackSQLite() {
+func (c *session) rollbackSQLite() {
 	if c.db == nil {
 		return
 	}
@@ -621,7 +621,7 @@ func (c *transaction) resetTx() {
 }
 
 // failTx is what an error does to the transaction.
-func (c *Conn) failTx() {
+func (c *session) failTx() {
 	switch c.tx.block {
 	case txNone:
 		c.closePortals()
@@ -664,7 +664,7 @@ func (c *transaction) startBlock() {
 	c.tx.isolation = c.settings.get("default_transaction_isolation")
 }
 
-func (c *Conn) savepoint(name string) error {
+func (c *session) savepoint(name string) error {
 	if c.tx.saves.Len() >= savepointMax {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d savepoints", savepointMax)
 	}
@@ -680,7 +680,7 @@ func (c *Conn) savepoint(name string) error {
 	return nil
 }
 
-func (c *Conn) releaseSavepoint(name string) error {
+func (c *session) releaseSavepoint(name string) error {
 	i, err := c.tx.saves.Find(name)
 	if err != nil {
 		return err
@@ -695,7 +695,7 @@ func (c *Conn) releaseSavepoint(name string) error {
 	return nil
 }
 
-func (c *Conn) rollbackTo(name string) error {
+func (c *session) rollbackTo(name string) error {
 	i, err := c.tx.saves.Find(name)
 	if err != nil {
 		return err
