@@ -404,34 +404,7 @@ func (c *schemaChange) addConstraints(d *catalog.Table, list []columnConstraint)
 		case pg.ConstrType_CONSTR_DEFAULT:
 			c.setDefault(d, col, k.RawExpr)
 		case pg.ConstrType_CONSTR_CHECK:
-			used := ""
-			several := false
-			syntax.Columns(k.RawExpr, func(r *pg.ColumnRef) {
-				n := r.Fields[len(r.Fields)-1].GetString_().GetSval()
-				if used == "" || used == n {
-					used = n
-				} else {
-					several = true
-				}
-			})
-			if several {
-				used = ""
-			}
-			name := k.Conname
-			if name == "" {
-				name = c.chooseName(d.Schema, d.Name, used, "check", taken)
-			}
-			named[name] = true
-			x := catalog.Constraint{OID: c.mustOID(), Name: name, Type: "c", Expr: syntax.Deparse(k.RawExpr)}
-			seen := map[int16]bool{}
-			syntax.Columns(k.RawExpr, func(r *pg.ColumnRef) {
-				if o := d.Column(r.Fields[len(r.Fields)-1].GetString_().GetSval()); o != nil && !seen[o.Num] {
-					seen[o.Num] = true
-					x.Columns = append(x.Columns, o.Num)
-				}
-			})
-			c.t.Check(d, x.Expr)
-			d.Constraints = append(d.Constraints, x)
+			c.addCheck(d, k, named, taken)
 		case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
 			c.addUnique(d, k, col, named, taken)
 		case pg.ConstrType_CONSTR_FOREIGN:
@@ -447,6 +420,38 @@ func (c *schemaChange) addConstraints(d *catalog.Table, list []columnConstraint)
 			fault.Refuse("CLV-2041", "this constraint")
 		}
 	}
+}
+
+// addCheck adds a CHECK, whose name has that of its column if it has one only.
+func (c *schemaChange) addCheck(d *catalog.Table, k *pg.Constraint, named map[string]bool, taken func(string) bool) {
+	used := ""
+	several := false
+	syntax.Columns(k.RawExpr, func(r *pg.ColumnRef) {
+		n := r.Fields[len(r.Fields)-1].GetString_().GetSval()
+		if used == "" || used == n {
+			used = n
+		} else {
+			several = true
+		}
+	})
+	if several {
+		used = ""
+	}
+	name := k.Conname
+	if name == "" {
+		name = c.chooseName(d.Schema, d.Name, used, "check", taken)
+	}
+	named[name] = true
+	x := catalog.Constraint{OID: c.mustOID(), Name: name, Type: "c", Expr: syntax.Deparse(k.RawExpr)}
+	seen := map[int16]bool{}
+	syntax.Columns(k.RawExpr, func(r *pg.ColumnRef) {
+		if o := d.Column(r.Fields[len(r.Fields)-1].GetString_().GetSval()); o != nil && !seen[o.Num] {
+			seen[o.Num] = true
+			x.Columns = append(x.Columns, o.Num)
+		}
+	})
+	c.t.Check(d, x.Expr)
+	d.Constraints = append(d.Constraints, x)
 }
 
 func (c *schemaChange) setDefault(d *catalog.Table, col *catalog.Column, n *pg.Node) {
@@ -563,54 +568,15 @@ func (c *schemaChange) addForeignKey(d *catalog.Table, k *pg.Constraint, col *ca
 	if ref.System != nil || ref.Static {
 		fault.Raisef(sqlstate.WrongObjectType, "referenced relation \"%s\" is not a table", ref.Name)
 	}
-	x.RefTable = ref.OID
-	if len(k.PkAttrs) == 0 {
-		p := ref.PrimaryKey()
-		if p == nil {
-			fault.Raisef(sqlstate.UndefinedObject, "there is no primary key for referenced table \"%s\"", ref.Name)
-		}
-		x.RefCols = p.Columns
-	}
-	for _, n := range k.PkAttrs {
-		name := n.GetString_().GetSval()
-		rc := ref.Column(name)
-		if rc == nil {
-			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
-		}
-		x.RefCols = append(x.RefCols, rc.Num)
-	}
+	x.RefTable, x.RefCols = ref.OID, referencedColumns(ref, k.PkAttrs)
 	if len(x.RefCols) != len(x.Columns) {
 		fault.Raisef("42830", "number of referencing and referenced columns for foreign key disagree")
 	}
-	unique := false
-	for _, ix := range ref.Indexes {
-		if !ix.Unique || ix.Where != "" || len(ix.Columns) != len(x.RefCols) {
-			continue
-		}
-		all := true
-		for _, rc := range x.RefCols {
-			hit := false
-			for _, ic := range ix.Columns {
-				hit = hit || ic.Num == rc
-			}
-			all = all && hit
-		}
-		unique = unique || all
-	}
-	if !unique {
+	if !uniqueKey(ref, x.RefCols) {
 		fault.Raisef("42830", "there is no unique constraint matching given keys for referenced table \"%s\"", ref.Name)
 	}
-	local, remote := d.Names(x.Columns), ref.Names(x.RefCols)
-	for i := range x.Columns {
-		a, b := d.ByNum(x.Columns[i]), ref.ByNum(x.RefCols[i])
-		if value.ClassOf(a.Type) == value.ClassBpchar || value.ClassOf(b.Type) == value.ClassBpchar || value.ClassOf(a.Type) == value.ClassNumeric || value.ClassOf(b.Type) == value.ClassNumeric || !translate.SameRepresentation(a.Type, b.Type) {
-			if !value.Builtin.CanCoerce(a.Type, b.Type, pgcatalog.Implicit) {
-				fault.Raise(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
-					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], value.TypeName(a.Type), value.TypeName(b.Type)))
-			}
-			fault.Refuse("CLV-2048", "a foreign key from %s to %s", value.TypeName(a.Type), value.TypeName(b.Type))
-		}
-	}
+	local := d.Names(x.Columns)
+	checkKeyTypes(d, ref, &x, k.Conname)
 	x.Name = k.Conname
 	if x.Name == "" {
 		x.Name = c.chooseName(d.Schema, d.Name, strings.Join(local, "_"), "fkey", taken)
@@ -618,6 +584,51 @@ func (c *schemaChange) addForeignKey(d *catalog.Table, k *pg.Constraint, col *ca
 	named[x.Name] = true
 	x.OID = c.mustOID()
 	d.Constraints = append(d.Constraints, x)
+}
+
+// referencedColumns are the columns that a foreign key names in the other table, its primary key's if it names none.
+func referencedColumns(ref *catalog.Table, names []*pg.Node) (nums []int16) {
+	if len(names) == 0 {
+		p := ref.PrimaryKey()
+		if p == nil {
+			fault.Raisef(sqlstate.UndefinedObject, "there is no primary key for referenced table \"%s\"", ref.Name)
+		}
+		return p.Columns
+	}
+	for _, n := range names {
+		name := n.GetString_().GetSval()
+		rc := ref.Column(name)
+		if rc == nil {
+			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
+		}
+		nums = append(nums, rc.Num)
+	}
+	return nums
+}
+
+// uniqueKey reports whether a unique index has these columns, in any order.
+func uniqueKey(ref *catalog.Table, nums []int16) bool {
+	for _, ix := range ref.Indexes {
+		if ix.Unique && ix.Where == "" && catalog.SameColumns(nums, ix.Columns) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkKeyTypes wants the two sides of a foreign key to be stored alike.
+func checkKeyTypes(d, ref *catalog.Table, x *catalog.Constraint, name string) {
+	local, remote := d.Names(x.Columns), ref.Names(x.RefCols)
+	for i := range x.Columns {
+		a, b := d.ByNum(x.Columns[i]), ref.ByNum(x.RefCols[i])
+		if value.ClassOf(a.Type) == value.ClassBpchar || value.ClassOf(b.Type) == value.ClassBpchar || value.ClassOf(a.Type) == value.ClassNumeric || value.ClassOf(b.Type) == value.ClassNumeric || !translate.SameRepresentation(a.Type, b.Type) {
+			if !value.Builtin.CanCoerce(a.Type, b.Type, pgcatalog.Implicit) {
+				fault.Raise(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", name).
+					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], value.TypeName(a.Type), value.TypeName(b.Type)))
+			}
+			fault.Refuse("CLV-2048", "a foreign key from %s to %s", value.TypeName(a.Type), value.TypeName(b.Type))
+		}
+	}
 }
 
 // tableSQL prints the table's definition for SQLite. Columns have no type, so

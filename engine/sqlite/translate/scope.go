@@ -147,39 +147,52 @@ func (t *scopes) column(parts []string, loc int32) expr {
 			}
 			continue
 		}
-		var found *rteCol
-		var in *rte
-		for _, r := range s.rtes {
-			if table != "" {
-				if r.alias != table || schema != "" && r.schema != schema {
-					continue
-				}
-				tableSeen = true
-			}
-			for i := range r.cols {
-				c := &r.cols[i]
-				if c.name != name || table == "" && c.hidden {
-					continue
-				}
-				if found != nil {
-					t.failAt(loc, sqlstate.AmbiguousColumn, "column reference \"%s\" is ambiguous", name)
-				}
-				found, in = c, r
-			}
-		}
-		if found != nil {
+		in, found, seen := t.columnOf(s, schema, table, name, loc)
+		if tableSeen = tableSeen || seen; found != nil {
 			return t.useColumn(s, in, found, loc)
 		}
 		if table != "" && tableSeen {
 			break
 		}
 	}
+	if e, ok := t.systemColumn(table, name, loc); ok {
+		return e
+	}
+	t.noColumn(schema, table, name, tableSeen, loc)
+	return expr{}
+}
+
+// columnOf finds a column among the tables of one scope.
+func (t *scopes) columnOf(s *scope, schema, table, name string, loc int32) (in *rte, found *rteCol, tableSeen bool) {
+	for _, r := range s.rtes {
+		if table != "" {
+			if r.alias != table || schema != "" && r.schema != schema {
+				continue
+			}
+			tableSeen = true
+		}
+		for i := range r.cols {
+			c := &r.cols[i]
+			if c.name != name || table == "" && c.hidden {
+				continue
+			}
+			if found != nil {
+				t.failAt(loc, sqlstate.AmbiguousColumn, "column reference \"%s\" is ambiguous", name)
+			}
+			found, in = c, r
+		}
+	}
+	return in, found, tableSeen
+}
+
+// systemColumn finds ctid and tableoid, of the table or of the only one.
+func (t *scopes) systemColumn(table, name string, loc int32) (e expr, ok bool) {
 	if name == "ctid" {
 		for s := t.scope; s != nil; s = s.parent {
 			for _, r := range s.rtes {
 				if r.table.Placed() && (table == "" && len(s.rtes) == 1 || r.alias == table) && !s.hidden {
 					c := rteCol{name: name, sql: r.sql + ".rowid", typ: pgoid.TID, mod: -1, table: r.table.OID, attnum: -1}
-					return t.useColumn(s, r, &c, loc)
+					return t.useColumn(s, r, &c, loc), true
 				}
 			}
 		}
@@ -190,11 +203,16 @@ func (t *scopes) column(parts []string, loc int32) expr {
 				if r.table != nil && (table == "" && len(s.rtes) == 1 || r.alias == table) && r.table.Column("rowid") == nil && !s.hidden {
 					// No row, no table: the nullable side of a join.
 					c := rteCol{name: name, sql: "(CASE WHEN " + r.sql + ".rowid IS NOT NULL THEN " + itoa(int64(r.table.OID)) + " END)", typ: pgoid.OID, mod: -1, table: r.table.OID, attnum: -6}
-					return t.useColumn(s, r, &c, loc)
+					return t.useColumn(s, r, &c, loc), true
 				}
 			}
 		}
 	}
+	return e, false
+}
+
+// noColumn fails as PostgreSQL does for a column that is not there.
+func (t *scopes) noColumn(schema, table, name string, tableSeen bool, loc int32) {
 	if table != "" && !tableSeen {
 		for s := t.scope; s != nil; s = s.parent {
 			for _, r := range s.rtes {
@@ -214,7 +232,6 @@ func (t *scopes) column(parts []string, loc int32) expr {
 		t.failAt(loc, sqlstate.UndefinedColumn, "column %s.%s does not exist", table, name)
 	}
 	t.failAt(loc, sqlstate.UndefinedColumn, "column \"%s\" does not exist", name)
-	return expr{}
 }
 
 func (t *scopes) useColumn(s *scope, r *rte, c *rteCol, loc int32) expr {

@@ -160,27 +160,7 @@ func (t *change) insert(s *pg.InsertStmt) {
 	d, r := t.dmlTarget(s.Relation)
 	p.Table, t.target = d, r
 	live := d.Live()
-	var cols []*catalog.Column
-	if len(s.Cols) == 0 {
-		cols = live
-	} else {
-		seen := map[string]bool{}
-		for _, n := range s.Cols {
-			rt := n.GetResTarget()
-			c := d.Column(rt.Name)
-			if c == nil {
-				t.failAt(rt.Location, sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", rt.Name, d.Name)
-			}
-			if seen[rt.Name] {
-				t.failAt(rt.Location, sqlstate.DuplicateColumn, "column \"%s\" specified more than once", rt.Name)
-			}
-			if len(rt.Indirection) > 0 {
-				fault.Refuse("CLV-2169", "assignment to a part of a column")
-			}
-			seen[rt.Name] = true
-			cols = append(cols, c)
-		}
-	}
+	cols := t.insertColumns(s, d)
 	given := map[int16]bool{}
 	b := &t.sql
 	b.WriteString(with + "INSERT INTO main." + quote.Ident(d.SQLName()) + " AS r0 (")
@@ -194,34 +174,7 @@ func (t *change) insert(s *pg.InsertStmt) {
 		order = nil
 		rows = [][]expr{{}}
 	case len(sel.ValuesLists) > 0 && sel.WithClause == nil && len(sel.SortClause) == 0 && sel.LimitCount == nil && sel.LimitOffset == nil:
-		width := len(sel.ValuesLists[0].GetList().GetItems())
-		if width > len(cols) {
-			t.failAt(nodeLocation(sel.ValuesLists[0].GetList().GetItems()[len(cols)]), sqlstate.SyntaxError, "INSERT has more expressions than target columns")
-		}
-		if width < len(cols) && len(s.Cols) > 0 {
-			t.failAt(s.Cols[width].GetResTarget().Location, sqlstate.SyntaxError, "INSERT has more target columns than expressions")
-		}
-		order = order[:width]
-		t.push()
-		for _, l := range sel.ValuesLists {
-			items := l.GetList().GetItems()
-			if len(items) != width {
-				fault.Raisef(sqlstate.SyntaxError, "VALUES lists must all be the same length")
-			}
-			row := make([]expr, 0, len(live))
-			for i, n := range items {
-				if n.GetSetToDefault() != nil {
-					row = append(row, t.defaultOf(d, order[i]))
-					continue
-				}
-				t.scope.sel.clause = "VALUES"
-				e := t.expr(n)
-				t.scope.sel.clause = ""
-				row = append(row, t.assign(e, order[i], nodeLocation(n)))
-			}
-			rows = append(rows, row)
-		}
-		t.pop()
+		order, rows = t.insertValues(s, sel, order, len(live))
 	default:
 		source = t.query(s.SelectStmt, queryOptions{})
 		if len(source.targets) > len(cols) {
@@ -253,24 +206,7 @@ func (t *change) insert(s *pg.InsertStmt) {
 		fault.Refuse("CLV-2170", "a row without columns")
 	}
 	if source != nil {
-		// The conversion to the columns' types goes around the query.
-		outer := make([]string, 0, len(order))
-		for i := range source.targets {
-			e := source.targets[i].e
-			if e.typ == pgoid.Unknown && source.op == "" && source.values == nil {
-				source.targets[i].e = t.assign(e, order[i], -1)
-				outer = append(outer, fmt.Sprintf("q.c%d", i+1))
-				continue
-			}
-			e = t.resolveText(e)
-			t.retarget(source, i, e)
-			outer = append(outer, t.assign(expr{sql: fmt.Sprintf("q.c%d", i+1), typ: e.typ, mod: e.mod}, order[i], -1).sql)
-		}
-		for _, e := range defaults {
-			outer = append(outer, e.sql)
-		}
-		// WHERE true: else SQLite takes ON CONFLICT for a join's condition.
-		b.WriteString("SELECT " + strings.Join(outer, ", ") + " FROM (" + source.sql() + ") AS q WHERE true")
+		b.WriteString(t.insertSource(source, order, defaults))
 	} else {
 		for i := range rows {
 			// The defaults' text is repeated: a volatile one is evaluated for each row.
@@ -287,6 +223,85 @@ func (t *change) insert(s *pg.InsertStmt) {
 	s0.rtes = []*rte{r}
 	t.returning(s.ReturningList)
 	p.SQL = b.String()
+}
+
+// insertColumns are the columns that an INSERT names, all if it names none.
+func (t *change) insertColumns(s *pg.InsertStmt, d *catalog.Table) []*catalog.Column {
+	if len(s.Cols) == 0 {
+		return d.Live()
+	}
+	var cols []*catalog.Column
+	seen := map[string]bool{}
+	for _, n := range s.Cols {
+		rt := n.GetResTarget()
+		c := d.Column(rt.Name)
+		if c == nil {
+			t.failAt(rt.Location, sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", rt.Name, d.Name)
+		}
+		if seen[rt.Name] {
+			t.failAt(rt.Location, sqlstate.DuplicateColumn, "column \"%s\" specified more than once", rt.Name)
+		}
+		if len(rt.Indirection) > 0 {
+			fault.Refuse("CLV-2169", "assignment to a part of a column")
+		}
+		seen[rt.Name] = true
+		cols = append(cols, c)
+	}
+	return cols
+}
+
+// insertValues translates the rows of VALUES, for the first of the columns. There will be width values in a row.
+func (t *change) insertValues(s *pg.InsertStmt, sel *pg.SelectStmt, cols []*catalog.Column, width int) (order []*catalog.Column, rows [][]expr) {
+	given := len(sel.ValuesLists[0].GetList().GetItems())
+	if given > len(cols) {
+		t.failAt(nodeLocation(sel.ValuesLists[0].GetList().GetItems()[len(cols)]), sqlstate.SyntaxError, "INSERT has more expressions than target columns")
+	}
+	if given < len(cols) && len(s.Cols) > 0 {
+		t.failAt(s.Cols[given].GetResTarget().Location, sqlstate.SyntaxError, "INSERT has more target columns than expressions")
+	}
+	order = cols[:given]
+	t.push()
+	for _, l := range sel.ValuesLists {
+		items := l.GetList().GetItems()
+		if len(items) != given {
+			fault.Raisef(sqlstate.SyntaxError, "VALUES lists must all be the same length")
+		}
+		row := make([]expr, 0, width)
+		for i, n := range items {
+			if n.GetSetToDefault() != nil {
+				row = append(row, t.defaultOf(t.out.Table, order[i]))
+				continue
+			}
+			t.scope.sel.clause = "VALUES"
+			e := t.expr(n)
+			t.scope.sel.clause = ""
+			row = append(row, t.assign(e, order[i], nodeLocation(n)))
+		}
+		rows = append(rows, row)
+	}
+	t.pop()
+	return order, rows
+}
+
+// insertSource is the query whose rows are inserted. The conversion to the columns' types goes around it.
+func (t *change) insertSource(source *query, order []*catalog.Column, defaults []expr) string {
+	outer := make([]string, 0, len(order))
+	for i := range source.targets {
+		e := source.targets[i].e
+		if e.typ == pgoid.Unknown && source.op == "" && source.values == nil {
+			source.targets[i].e = t.assign(e, order[i], -1)
+			outer = append(outer, fmt.Sprintf("q.c%d", i+1))
+			continue
+		}
+		e = t.resolveText(e)
+		t.retarget(source, i, e)
+		outer = append(outer, t.assign(expr{sql: fmt.Sprintf("q.c%d", i+1), typ: e.typ, mod: e.mod}, order[i], -1).sql)
+	}
+	for _, e := range defaults {
+		outer = append(outer, e.sql)
+	}
+	// WHERE true: else SQLite takes ON CONFLICT for a join's condition.
+	return "SELECT " + strings.Join(outer, ", ") + " FROM (" + source.sql() + ") AS q WHERE true"
 }
 
 func (t *change) onConflict(oc *pg.OnConflictClause) {
