@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plpgsql"
@@ -164,7 +165,7 @@ func (b *blockRun) step(s *plpgsql.Step) (returned bool, err error) {
 		return false, b.execute(s)
 	case plpgsql.StepIf:
 		for i := range s.Arms {
-			v, err := b.value(s.Arms[i].Condition, place{line: s.Line, at: "IF", text: s.Arms[i].Condition, expression: true}, oidBool)
+			v, err := b.value(s.Arms[i].Condition, place{line: s.Line, at: "IF", text: s.Arms[i].Condition, expression: true}, virtual.Bool)
 			if err != nil {
 				return false, err
 			}

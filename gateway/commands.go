@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/gateway/adminsql"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -39,7 +40,7 @@ type prepared struct {
 	bound   wire.BindMessage // the last Bind, of whose parameters args were made
 	args    planner.Args
 	// virtualReads are the tables of the directory that the virtual database has.
-	virtualReads directoryTables
+	virtualReads adminsql.Reads
 }
 
 // listen runs LISTEN and UNLISTEN.

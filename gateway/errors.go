@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/sqltext"
@@ -176,4 +177,48 @@ func withoutGuard(said *sqlstate.Error, frame []byte) []byte {
 	return replaced(frame, 'W', func(was string) string {
 		return strings.Join(slices.DeleteFunc(strings.Split(was, "\n"), func(line string) bool { return strings.HasPrefix(line, guardsName) }), "\n")
 	})
+}
+
+// The session's part in the router's lease on the directory
+// (docs/design/leases.md). A unit begins a turn; no statement goes to a shard,
+// and nothing of a shard's answer goes to the client, unless the lease was held
+// since. One answer is exempt: that of a write of rows of one key outside of a
+// transaction. The shard's guard has accepted them, so the shard owned the key,
+// and the write has landed. That no row was found is not exempt: guards are
+// asked about rows, and the key's may be elsewhere by now.
+
+// leased refuses a statement before it goes to a shard.
+func (x *unitRun) leased() error {
+	if x.turn.Holds() {
+		return nil
+	}
+	e := x.srv.ex.NotServing()
+	e.Retry = sqlstate.RetrySafe
+	return e
+}
+
+// leaseLost deals with an answer that errLease has stopped, and says what is
+// known about the outcome; nil if cause is something else.
+func (x *unitRun) leaseLost(cause error, end byte) error {
+	if !errors.Is(cause, errLease) {
+		return nil
+	}
+	c := x.pipe.Conn
+	c.Break()
+	wrote, inTx := x.pipe.wrote, x.tx.state != txNone && !x.pipe.outside()
+	e := x.srv.ex.NotServing().OnShard(c.Shard())
+	if inTx {
+		x.loseTx()
+		e.Hint = "the transaction was rolled back: run it again, here or on another router"
+		e.Retry = sqlstate.RetryTransaction
+		return e
+	}
+	x.pipe.release()
+	if wrote && end != executor.Flush {
+		e.Code, e.Retry = sqlstate.TransactionUnknown, sqlstate.RetryUnknown
+		e.Hint = "some of the statements before Sync were writes: look whether they landed before you run them again"
+		return e
+	}
+	e.Retry = sqlstate.RetryTransaction
+	return e
 }

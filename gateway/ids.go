@@ -3,13 +3,11 @@ package gateway
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/ids"
 	"github.com/cleavedb/cleave/internal/pgbackend"
@@ -351,45 +349,4 @@ func (s *Server) retire(gone []shardmap.Sequence) {
 			return
 		}
 	}
-}
-
-// sequenceRows are the rows of cleave.sequences. taken is the last value that a
-// router has taken from the directory; NULL if none has.
-func (s *Server) sequenceRows(ctx context.Context, state *shardmap.State) ([][]engine.Text, error) {
-	if len(state.Sequences) == 0 {
-		return nil, nil
-	}
-	at := map[string]ids.State{}
-	const page = 1000
-	for after := ""; s.ids.records != nil; {
-		list, err := s.ids.records.Records(ctx, "sequence/", after, page)
-		if err != nil {
-			return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the directory's records cannot be read")
-		}
-		for _, r := range list {
-			var st ids.State
-			if json.Unmarshal(r.Value, &st) == nil {
-				at[r.Key] = st
-			}
-			after = r.Key
-		}
-		if len(list) < page {
-			break
-		}
-	}
-	var rows [][]engine.Text
-	for i := range state.Sequences {
-		q := &state.Sequences[i]
-		owner, taken := "", engine.Text{Null: true}
-		if q.Owner != nil {
-			t := shardmap.Table{Schema: q.Owner.Schema, Name: q.Owner.Table}
-			owner = t.QualifiedName() + "." + q.Owner.Column
-		}
-		if st, ok := at[ids.RecordKey(q)]; ok && st.Called {
-			taken = number(st.Last)
-		}
-		rows = append(rows, []engine.Text{text(q.Schema), text(q.Name), text(q.Type), number(q.Start), number(q.Increment), number(q.Min), number(q.Max),
-			number(ids.BlockSize(q)), yes(q.Cycle), orNull(owner), yes(q.Identity), taken})
-	}
-	return rows, nil
 }

@@ -31,7 +31,7 @@ type link struct {
 	// roam is what the sends messages to Conn have in common that await their answers, see sending.
 	roam  roaming
 	sends int
-	// flights counts what was sent since the last Sync, alone says whether it was one statement. See lease.go.
+	// flights counts what was sent since the last Sync, alone says whether it was one statement. See leaseLost.
 	flights int
 	alone   bool
 	several bool // a write among it named more than one key

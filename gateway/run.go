@@ -56,7 +56,7 @@ type unitRun struct {
 	shards     shardConns
 	// stats is what is noted of the statement that runs.
 	stats stats.Session
-	// turn is the part in the router's lease; see lease.go.
+	// turn is the part in the router's lease; see leased.
 	turn *leaseuse.Turn
 	unit unit
 

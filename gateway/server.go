@@ -19,6 +19,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
+	"github.com/cleavedb/cleave/gateway/adminsql"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/planner"
@@ -75,7 +76,7 @@ type Server struct {
 	authenticate Authenticate
 	tls          *TLS
 	tlsRequired  bool
-	users        *access.Users
+	views        adminsql.Views
 	refused      func()
 	limits       Limits
 	log          *slog.Logger
@@ -124,7 +125,7 @@ func New(o Options) *Server {
 		o.Refused = func() {}
 	}
 	s := &Server{
-		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth, tls: o.TLS, tlsRequired: o.TLSRequired, users: o.Users, refused: o.Refused,
+		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth, tls: o.TLS, tlsRequired: o.TLSRequired, refused: o.Refused,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics,
 		sessions: map[uint32]*session{}, door: newDoor(), listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
@@ -135,6 +136,7 @@ func New(o Options) *Server {
 		o.Transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: o.Executor, Log: o.Log, Metrics: o.Metrics})
 	}
 	s.several = several.NewShared(o.Executor, o.Transactions, o.Several)
+	s.views = adminsql.Views{Executor: o.Executor, Admin: o.Admin, Users: o.Users, Transactions: o.Transactions, Sessions: s.sessionInfos}
 	s.exchange = notify.NewExchange(s.ex, s.wg.Go)
 	s.sinks.Log, s.sinks.Metrics, s.sinks.Router, s.sinks.Tracer = s.log, o.Metrics, o.Metrics.Shard(""), o.Tracer
 	s.SetSlow(o.Slow)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -84,6 +85,31 @@ func (s *Server) Answer(ctx context.Context, op string, in []byte) ([]byte, erro
 		return json.Marshal(told)
 	}
 	return nil, sqlstate.New(sqlstate.UndefinedFunction, "this router knows no question %q", op).WithHint("is it of the same version? see cleave router list")
+}
+
+// sessionInfos are the sessions of this router, in the order of their numbers.
+func (s *Server) sessionInfos() []admin.SessionInfo {
+	all := s.list()
+	slices.SortFunc(all, func(a, b *session) int { return int(int64(a.pid) - int64(b.pid)) })
+	infos := make([]admin.SessionInfo, len(all))
+	for i, x := range all {
+		info := admin.SessionInfo{PID: int64(x.pid), User: x.start.User, State: x.interrupts.stateName(), Started: x.began, Since: time.Unix(0, x.interrupts.since.Load())}
+		if p := x.gucs.application.Load(); p != nil {
+			info.Application = *p
+		}
+		if p := x.shards.at.Load(); p != nil {
+			info.Shard = *p
+		}
+		if x.start.Remote != nil {
+			info.Client = x.start.Remote.String()
+		}
+		if p := x.progress.Load(); p != nil && info.State == "active" && info.Shard == several.Name {
+			rows, size := p.Read()
+			info.RowsRead, info.BytesRead = &rows, &size
+		}
+		infos[i] = info
+	}
+	return infos
 }
 
 func (s *Server) poolInfos() []admin.PoolInfo {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/admin/api"
-	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/adminsql"
 	"github.com/cleavedb/cleave/shardmap/memory"
 )
 
@@ -128,7 +128,7 @@ func TestEachOperationHasItsForms(t *testing.T) {
 		t.Error("a route that there is not was found")
 	}
 	root := tree()
-	all := gateway.Functions()
+	all := adminsql.Names()
 	known := []string{"undeclare"} // with declare
 	of := reflect.TypeOf((*admin.API)(nil)).Elem()
 	for i := range of.NumMethod() {

@@ -1,22 +1,18 @@
-package gateway
+package adminsql
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/cleavedb/cleave/admin"
-	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/shardmap"
-	"github.com/cleavedb/cleave/workflow"
 )
 
 // The functions that say where keys may be.
 func init() {
-	functions["add_constraint"] = function{
-		params: []string{"name", "kind", "keyspace", "key", "keys", "range", "labels", "why", "dry_run"}, required: 2, changes: true,
+	functions["add_constraint"] = Function{
+		params: []string{"name", "kind", "keyspace", "key", "keys", "range", "labels", "why", "dry_run"}, required: 2, Changes: true,
 		usage: "cleave.add_constraint('name', 'residency' | 'isolation' | 'anti-affinity' [, keyspace => 'k'] [, key => key | ARRAY[...] | keys => ARRAY[...] | range => 'LOW:HIGH'] [, labels => '{\"region\": \"eu\"}'])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			r := admin.ConstraintRequest{Meta: admin.Meta{By: by, Why: v.text("why"), DryRun: isTrue(v.text("dry_run"))}, Name: v.text("name"), Kind: v.text("kind"), Keyspace: v.text("keyspace"), Range: v.text("range")}
@@ -34,16 +30,16 @@ func init() {
 			return done(a.AddConstraint(ctx, r))
 		},
 	}
-	functions["remove_constraint"] = function{
-		params: []string{"name", "why", "dry_run"}, required: 1, changes: true,
+	functions["remove_constraint"] = Function{
+		params: []string{"name", "why", "dry_run"}, required: 1, Changes: true,
 		usage: "cleave.remove_constraint('name')",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			return done(a.RemoveConstraint(ctx, admin.ConstraintRequest{Meta: admin.Meta{By: by, Why: v.text("why"), DryRun: isTrue(v.text("dry_run"))}, Name: v.text("name")}))
 		},
 	}
-	functions["set_policy"] = function{
+	functions["set_policy"] = Function{
 		params:   []string{"mode", "keyspace", "measure", "min_skew", "tolerance", "split_bytes", "split_load", "alone_load", "every", "hold", "cool", "at_once", "bytes_per_day", "bytes_per_second", "time_window", "why", "dry_run"},
-		required: 0, changes: true,
+		required: 0, Changes: true,
 		usage: "cleave.set_policy([mode => 'manual' | 'propose' | 'auto'] [, measure => 'load'] [, min_skew => 1.25] [, split_load => n] [, every => '5m'] [, hold => '10m'] [, cool => '1h'] [, bytes_per_day => n])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			r := admin.PolicyRequest{Meta: admin.Meta{By: by, Why: v.text("why"), DryRun: isTrue(v.text("dry_run"))}}
@@ -97,41 +93,4 @@ func (v values) float(name string, into *float64) error {
 	}
 	*into = n
 	return nil
-}
-
-// policyRows are the rows of cleave.policy: the history, the policy in force first.
-func (s *Server) policyRows(ctx context.Context) ([][]engine.Text, error) {
-	p, err := s.admin.Policy(ctx)
-	if err != nil {
-		return nil, err
-	}
-	row := func(at, by, why engine.Text, w *workflow.Policy, note engine.Text) []engine.Text {
-		b, err := json.Marshal(w)
-		if err != nil {
-			b = nil // plain data
-		}
-		return []engine.Text{at, by, why, text(string(w.Mode)), text(string(b)), note}
-	}
-	null := engine.Text{Null: true}
-	if len(p.History) == 0 {
-		return [][]engine.Text{row(null, null, null, &p.Policy, orNull(p.Note))}, nil
-	}
-	var rows [][]engine.Text
-	for i, l := range p.History {
-		note := null
-		if i == 0 {
-			note = orNull(p.Note)
-		}
-		rows = append(rows, row(moment(l.At), text(l.By), orNull(l.Why), &l.Policy, note))
-	}
-	return rows, nil
-}
-
-// constraintRows are the rows of cleave.constraints.
-func constraintRows(snap *shardmap.Snapshot) [][]engine.Text {
-	var rows [][]engine.Text
-	for _, c := range admin.ConstraintInfos(snap) {
-		rows = append(rows, []engine.Text{text(c.Name), text(c.Kind), orNull(c.Keyspace), text(c.Text), yes(len(c.Broken) == 0), orNull(strings.Join(c.Broken, "; "))})
-	}
-	return rows
 }

@@ -1,4 +1,4 @@
-package gateway
+package adminsql
 
 import (
 	"context"
@@ -12,26 +12,31 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
+	"github.com/cleavedb/cleave/ids"
 	"github.com/cleavedb/cleave/internal/virtual"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
 )
-
-// virtualName stands for the virtual database where a shard's name is expected.
-const virtualName = "(router)"
 
 // historyMax is how many entries cleave.history shows: the newest.
 const historyMax = 1000
 
-const (
-	oidBool = virtual.Bool
-	oidText = virtual.Text
-)
+// Views have the rows of the schema "cleave": what this router, the map and the directory know.
+type Views struct {
+	Executor *executor.Executor
+	// Admin answers for workflows, heat, the policy and other routers' sessions; nil: none of them are shown.
+	Admin admin.API
+	// Users are those of the table cleave.users; nil: it is empty.
+	Users        *access.Users
+	Transactions *txn.Transactions
+	// Sessions are those of this router, in the order of their numbers.
+	Sessions func() []admin.SessionInfo
+}
 
-// VirtualTables are the tables of the schema "cleave" with their columns (package virtual has them); the
+// tables are the tables of the schema "cleave" with their columns (package virtual has them); the
 // rows come from the map and from this router.
 //
 //	shards     name, engine, url (without password), labels (JSON), weight, is_default,
@@ -63,7 +68,7 @@ const (
 //	policy     at, by, why, mode, policy (JSON), found (by the last look): the history, what is in force first
 //	sessions   pid, username, application, client, state, shard, started, since, rows_read, bytes_read (of
 //	           a statement over several shards that runs: what the shards have answered so far)
-var VirtualTables = func() []engine.VirtualTable {
+var tables = func() []engine.VirtualTable {
 	out := make([]engine.VirtualTable, len(virtual.Tables))
 	for i, t := range virtual.Tables {
 		out[i] = engine.VirtualTable{Name: t.Name, OID: uint32(t.OID)}
@@ -95,50 +100,8 @@ func yes(b bool) engine.Text {
 	return text("f")
 }
 
-// reachVirtual makes pipe.Conn a conversation with a fresh virtual database.
-func (x *prepared) reachVirtual(st *planner.Statement) error {
-	if x.srv.openVirtual == nil {
-		return sqlstate.Refusal("CLV-1222", `the schema "cleave" is not available in this router`).
-			WithHint("ask the admin API, as `cleave map show` does; a program built with the tag cleave_nosqlite does not have it")
-	}
-	reads := asksDirectory(st.Text)
-	if x.pipe.virtual() && reads&^x.virtualReads == 0 {
-		return nil // within one unit the tables stay as they were
-	}
-	if x.pipe.Conn != nil {
-		if x.tx.state == txNone && x.pipe.wrote {
-			return sqlstate.Refusal("CLV-1223", `reading the schema "cleave" after a write before the same Sync is not supported`).
-				WithHint("Sync before it")
-		}
-		if err := x.leave(); err != nil {
-			return err
-		}
-	}
-	ctx, done := x.interrupts.waiting()
-	defer done()
-	if x.id.Role != access.Admin {
-		reads &^= asksUsers
-	}
-	tables, warnings, err := x.srv.virtualTables(ctx, reads)
-	if err != nil {
-		return userCancel(err)
-	}
-	for _, w := range warnings {
-		x.w.warning("01000", w)
-	}
-	if x.id.Role != access.Admin {
-		hideURLs(tables)
-	}
-	c, err := x.srv.openVirtual("cleave", tables)
-	if err != nil {
-		return sqlstate.Wrap(err, sqlstate.InternalError, "the schema \"cleave\" cannot be read")
-	}
-	x.pipe.Conn, x.virtualReads = executor.NewConn(virtualName, c), reads
-	return nil
-}
-
-// hideURLs takes out where the shards are: users who may not change the cluster have no business there.
-func hideURLs(tables []engine.VirtualTable) {
+// HideURLs takes out where the shards are: users who may not change the cluster have no business there.
+func HideURLs(tables []engine.VirtualTable) {
 	for _, t := range tables {
 		for i, c := range t.Columns {
 			if c.Name != "url" {
@@ -151,14 +114,15 @@ func hideURLs(tables []engine.VirtualTable) {
 	}
 }
 
-// directoryTables are tables whose rows the directory is asked for; a set of bits.
-type directoryTables uint16
+// Reads are tables whose rows the directory is asked for; a set of bits.
+type Reads uint16
 
 const (
-	asksHistory directoryTables = 1 << iota
+	asksHistory Reads = 1 << iota
 	asksRouters
 	asksSequences
-	asksUsers
+	// AsksUsers is for administrators only.
+	AsksUsers
 	asksTransactions
 	asksWorkflows
 	asksHeat
@@ -167,12 +131,12 @@ const (
 	asksSessions
 )
 
-// asksDirectory returns the tables that a statement may read. The others must
+// Asks are the tables that a statement may read. The others must
 // be there when the directory is not, which is when an operator needs them.
-func asksDirectory(sql string) (reads directoryTables) {
+func Asks(sql string) (reads Reads) {
 	sql = strings.ToLower(sql)
 	if strings.Contains(sql, `u&"`) { // a name may be written in escapes
-		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions | asksWorkflows | asksHeat | asksHotKeys | asksPolicy | asksSessions
+		return asksHistory | asksRouters | asksSequences | AsksUsers | asksTransactions | asksWorkflows | asksHeat | asksHotKeys | asksPolicy | asksSessions
 	}
 	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions", "workflows", "heat", "hot_keys", "policy", "sessions"} {
 		if strings.Contains(sql, name) {
@@ -182,51 +146,52 @@ func asksDirectory(sql string) (reads directoryTables) {
 	return reads
 }
 
-func (s *Server) virtualTables(ctx context.Context, reads directoryTables) (_ []engine.VirtualTable, warnings []string, _ error) {
-	state := s.ex.Snapshot().State()
+// Tables are the tables with their rows, and warnings about what is missing. Those of reads ask the directory.
+func (v *Views) Tables(ctx context.Context, reads Reads) (_ []engine.VirtualTable, warnings []string, _ error) {
+	state := v.Executor.Snapshot().State()
 	rows := map[string][][]engine.Text{
-		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state), "transits": transitRows(s.ex.Snapshot()), "constraints": constraintRows(s.ex.Snapshot()),
-		"tables": tableRows(state), "pins": pinRows(state), "endpoints": s.endpointRows(),
+		"shards": v.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state), "transits": transitRows(v.Executor.Snapshot()), "constraints": constraintRows(v.Executor.Snapshot()),
+		"tables": tableRows(state), "pins": pinRows(state), "endpoints": v.endpointRows(),
 	}
-	rows["sessions"], warnings = s.sessionRows(ctx, reads&asksSessions != 0)
+	rows["sessions"], warnings = v.sessionRows(ctx, reads&asksSessions != 0)
 	var err error
 	if reads&asksHistory != 0 {
-		if rows["history"], err = s.history(ctx, state.Version); err != nil {
+		if rows["history"], err = v.history(ctx, state.Version); err != nil {
 			return nil, nil, err
 		}
 	}
 	if reads&asksRouters != 0 {
-		if rows["routers"], err = s.routerRows(ctx, state.Version); err != nil {
+		if rows["routers"], err = v.routerRows(ctx, state.Version); err != nil {
 			return nil, nil, err
 		}
 	}
 	if reads&asksTransactions != 0 {
-		if rows["transactions"], err = s.transactionRows(ctx); err != nil {
+		if rows["transactions"], err = v.transactionRows(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
 	if reads&asksWorkflows != 0 {
-		if rows["workflows"], err = s.workflowRows(ctx); err != nil {
+		if rows["workflows"], err = v.workflowRows(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	if reads&(asksHeat|asksHotKeys) != 0 && s.admin != nil {
-		if rows["heat"], rows["hot_keys"], err = s.heatRows(ctx); err != nil {
+	if reads&(asksHeat|asksHotKeys) != 0 && v.Admin != nil {
+		if rows["heat"], rows["hot_keys"], err = v.heatRows(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	if reads&asksPolicy != 0 && s.admin != nil {
-		if rows["policy"], err = s.policyRows(ctx); err != nil {
+	if reads&asksPolicy != 0 && v.Admin != nil {
+		if rows["policy"], err = v.policyRows(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
 	if reads&asksSequences != 0 {
-		if rows["sequences"], err = s.sequenceRows(ctx, state); err != nil {
+		if rows["sequences"], err = v.sequenceRows(ctx, state); err != nil {
 			return nil, nil, err
 		}
 	}
-	if reads&asksUsers != 0 && s.users != nil {
-		users, err := s.users.List(ctx)
+	if reads&AsksUsers != 0 && v.Users != nil {
+		users, err := v.Users.List(ctx)
 		if err != nil {
 			return nil, nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the users cannot be read")
 		}
@@ -234,16 +199,16 @@ func (s *Server) virtualTables(ctx context.Context, reads directoryTables) (_ []
 			rows["users"] = append(rows["users"], []engine.Text{text(u.Name), text(string(u.Role))})
 		}
 	}
-	tables := slices.Clone(VirtualTables)
-	for i := range tables {
-		tables[i].Rows = rows[tables[i].Name]
+	out := slices.Clone(tables)
+	for i := range out {
+		out[i].Rows = rows[out[i].Name]
 	}
-	return tables, warnings, nil
+	return out, warnings, nil
 }
 
-func (s *Server) shardRows(state *shardmap.State) [][]engine.Text {
+func (v *Views) shardRows(state *shardmap.State) [][]engine.Text {
 	health := map[string]executor.Health{}
-	for _, h := range s.ex.Health() {
+	for _, h := range v.Executor.Health() {
 		health[h.Shard] = h
 	}
 	var rows [][]engine.Text
@@ -286,8 +251,8 @@ func keyspaceRows(state *shardmap.State) [][]engine.Text {
 }
 
 // heatRows are the rows of cleave.heat and cleave.hot_keys.
-func (s *Server) heatRows(ctx context.Context) (heat, keys [][]engine.Text, err error) {
-	h, err := s.admin.Heat(ctx, admin.HeatRequest{})
+func (v *Views) heatRows(ctx context.Context) (heat, keys [][]engine.Text, err error) {
+	h, err := v.Admin.Heat(ctx, admin.HeatRequest{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -376,12 +341,12 @@ func pinRows(state *shardmap.State) [][]engine.Text {
 	return rows
 }
 
-func (s *Server) history(ctx context.Context, version uint64) ([][]engine.Text, error) {
+func (v *Views) history(ctx context.Context, version uint64) ([][]engine.Text, error) {
 	after := uint64(0)
 	if version > historyMax {
 		after = version - historyMax
 	}
-	entries, err := s.ex.Directory().History(ctx, after, historyMax)
+	entries, err := v.Executor.Directory().History(ctx, after, historyMax)
 	if err != nil {
 		return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the map's history cannot be read")
 	}
@@ -392,37 +357,12 @@ func (s *Server) history(ctx context.Context, version uint64) ([][]engine.Text, 
 	return rows, nil
 }
 
-// sessionInfos are the sessions of this router, in the order of their numbers.
-func (s *Server) sessionInfos() []admin.SessionInfo {
-	all := s.list()
-	slices.SortFunc(all, func(a, b *session) int { return int(int64(a.pid) - int64(b.pid)) })
-	infos := make([]admin.SessionInfo, len(all))
-	for i, x := range all {
-		info := admin.SessionInfo{PID: int64(x.pid), User: x.start.User, State: x.interrupts.stateName(), Started: x.began, Since: time.Unix(0, x.interrupts.since.Load())}
-		if p := x.gucs.application.Load(); p != nil {
-			info.Application = *p
-		}
-		if p := x.shards.at.Load(); p != nil {
-			info.Shard = *p
-		}
-		if x.start.Remote != nil {
-			info.Client = x.start.Remote.String()
-		}
-		if p := x.progress.Load(); p != nil && info.State == "active" && info.Shard == several.Name {
-			rows, size := p.Read()
-			info.RowsRead, info.BytesRead = &rows, &size
-		}
-		infos[i] = info
-	}
-	return infos
-}
-
 // sessionRows are the rows of cleave.sessions: of all routers, if they are asked. It returns warnings as well, of those that do
 // not answer.
-func (s *Server) sessionRows(ctx context.Context, ofAll bool) (rows [][]engine.Text, warnings []string) {
-	infos := s.sessionInfos()
-	if ofAll && s.admin != nil && s.ex.Lease() != nil {
-		all, err := s.admin.Sessions(ctx, admin.SessionsRequest{})
+func (v *Views) sessionRows(ctx context.Context, ofAll bool) (rows [][]engine.Text, warnings []string) {
+	infos := v.Sessions()
+	if ofAll && v.Admin != nil && v.Executor.Lease() != nil {
+		all, err := v.Admin.Sessions(ctx, admin.SessionsRequest{})
 		if err != nil {
 			warnings = append(warnings, "only this router's sessions are shown: "+sqlstate.As(err).Message)
 		} else {
@@ -446,8 +386,8 @@ func (s *Server) sessionRows(ctx context.Context, ofAll bool) (rows [][]engine.T
 }
 
 // transactionRows are the rows of cleave.transactions.
-func (s *Server) transactionRows(ctx context.Context) ([][]engine.Text, error) {
-	list, err := s.several.Transactions().List(ctx)
+func (v *Views) transactionRows(ctx context.Context) ([][]engine.Text, error) {
+	list, err := v.Transactions.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -461,11 +401,11 @@ func (s *Server) transactionRows(ctx context.Context) ([][]engine.Text, error) {
 
 // endpointRows are those of cleave.endpoints: the servers as this router's probes
 // found them last.
-func (s *Server) endpointRows() [][]engine.Text {
+func (v *Views) endpointRows() [][]engine.Text {
 	null := engine.Text{Null: true}
 	float := func(v float64) engine.Text { return text(strconv.FormatFloat(v, 'f', 3, 64)) }
 	var rows [][]engine.Text
-	for _, e := range s.ex.Endpoints() {
+	for _, e := range v.Executor.Endpoints() {
 		health, reason := "up", ""
 		if !e.Up {
 			health = "down"
@@ -487,4 +427,129 @@ func (s *Server) endpointRows() [][]engine.Text {
 			text(health), orNull(reason), timeline, bytes, lag, latency, yes(e.Local), number(e.Open), number(e.Idle)})
 	}
 	return rows
+}
+
+// policyRows are the rows of cleave.policy: the history, the policy in force first.
+func (v *Views) policyRows(ctx context.Context) ([][]engine.Text, error) {
+	p, err := v.Admin.Policy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row := func(at, by, why engine.Text, w *workflow.Policy, note engine.Text) []engine.Text {
+		b, err := json.Marshal(w)
+		if err != nil {
+			b = nil // plain data
+		}
+		return []engine.Text{at, by, why, text(string(w.Mode)), text(string(b)), note}
+	}
+	null := engine.Text{Null: true}
+	if len(p.History) == 0 {
+		return [][]engine.Text{row(null, null, null, &p.Policy, orNull(p.Note))}, nil
+	}
+	var rows [][]engine.Text
+	for i, l := range p.History {
+		note := null
+		if i == 0 {
+			note = orNull(p.Note)
+		}
+		rows = append(rows, row(moment(l.At), text(l.By), orNull(l.Why), &l.Policy, note))
+	}
+	return rows, nil
+}
+
+// constraintRows are the rows of cleave.constraints.
+func constraintRows(snap *shardmap.Snapshot) [][]engine.Text {
+	var rows [][]engine.Text
+	for _, c := range admin.ConstraintInfos(snap) {
+		rows = append(rows, []engine.Text{text(c.Name), text(c.Kind), orNull(c.Keyspace), text(c.Text), yes(len(c.Broken) == 0), orNull(strings.Join(c.Broken, "; "))})
+	}
+	return rows
+}
+
+// workflowRows are the rows of cleave.workflows.
+func (v *Views) workflowRows(ctx context.Context) ([][]engine.Text, error) {
+	if v.Admin == nil {
+		return nil, nil
+	}
+	list, err := v.Admin.Moves(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	known := func(n float64) engine.Text {
+		if n < 0 {
+			return engine.Text{Null: true}
+		}
+		return text(strconv.FormatFloat(n, 'f', 1, 64))
+	}
+	var rows [][]engine.Text
+	for i := range list {
+		w := &list[i]
+		lag, until := engine.Text{Null: w.LagBytes < 0, String: strconv.FormatInt(w.LagBytes, 10)}, engine.Text{Null: true}
+		if w.KeptUntil != nil {
+			until = moment(w.KeptUntil.Truncate(time.Second))
+		}
+		rows = append(rows, []engine.Text{text(w.ID), text(w.Kind), orNull(w.Keyspace), orNull(w.Part), orNull(w.From), orNull(w.To), text(w.Step),
+			yes(w.Paused), orNull(w.Note), orNull(w.Error), number(w.Rows), number(w.Bytes), number(w.RowsAll), number(w.BytesAll), known(w.RowsPerSecond),
+			lag, known(w.ETA), number(w.HeldMS), until, orNull(w.Parent), text(w.By), moment(w.Created), moment(w.Changed)})
+	}
+	return rows, nil
+}
+
+// routerRows are the rows of cleave.routers.
+func (v *Views) routerRows(ctx context.Context, version uint64) ([][]engine.Text, error) {
+	members, err := v.Executor.Directory().Members(ctx)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the members of the cluster cannot be read")
+	}
+	var rows [][]engine.Text
+	for _, m := range members {
+		lag := uint64(0)
+		if version > m.Acknowledged {
+			lag = version - m.Acknowledged
+		}
+		rows = append(rows, []engine.Text{text(m.ID), text(m.Role), orNull(m.Address), text(m.Host), text(m.Software), number(uint64(m.Node)),
+			number(m.Acknowledged), number(lag), moment(m.Joined), text(strconv.FormatFloat(m.Left.Seconds(), 'f', 3, 64))})
+	}
+	return rows, nil
+}
+
+// sequenceRows are the rows of cleave.sequences. taken is the last value that a
+// router has taken from the directory; NULL if none has.
+func (v *Views) sequenceRows(ctx context.Context, state *shardmap.State) ([][]engine.Text, error) {
+	if len(state.Sequences) == 0 {
+		return nil, nil
+	}
+	at := map[string]ids.State{}
+	const page = 1000
+	for after := ""; ; {
+		list, err := v.Executor.Directory().Records(ctx, "sequence/", after, page)
+		if err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the directory's records cannot be read")
+		}
+		for _, r := range list {
+			var st ids.State
+			if json.Unmarshal(r.Value, &st) == nil {
+				at[r.Key] = st
+			}
+			after = r.Key
+		}
+		if len(list) < page {
+			break
+		}
+	}
+	var rows [][]engine.Text
+	for i := range state.Sequences {
+		q := &state.Sequences[i]
+		owner, taken := "", engine.Text{Null: true}
+		if q.Owner != nil {
+			t := shardmap.Table{Schema: q.Owner.Schema, Name: q.Owner.Table}
+			owner = t.QualifiedName() + "." + q.Owner.Column
+		}
+		if st, ok := at[ids.RecordKey(q)]; ok && st.Called {
+			taken = number(st.Last)
+		}
+		rows = append(rows, []engine.Text{text(q.Schema), text(q.Name), text(q.Type), number(q.Start), number(q.Increment), number(q.Min), number(q.Max),
+			number(ids.BlockSize(q)), yes(q.Cycle), orNull(owner), yes(q.Identity), taken})
+	}
+	return rows, nil
 }

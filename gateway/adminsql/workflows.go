@@ -1,21 +1,19 @@
-package gateway
+package adminsql
 
 import (
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cleavedb/cleave/admin"
-	"github.com/cleavedb/cleave/engine"
 )
 
 // The functions that move data: each begins a workflow, or asks something of one.
 func init() {
 	options := []string{"keep", "unverified", "rows_per_second", "bytes_per_second", "time_window", "max_latency", "max_lag", "max_lag_bytes"}
-	functions["move"] = function{
-		params: append([]string{"keyspace", "range", "to_shard", "key", "id", "why"}, options...), required: 1, changes: true,
+	functions["move"] = Function{
+		params: append([]string{"keyspace", "range", "to_shard", "key", "id", "why"}, options...), required: 1, Changes: true,
 		usage: "cleave.move(keyspace => 'k', range => 'LOW:HIGH' | key => key | ARRAY[...], to_shard => 's' [, id => '...'] [, keep => '24h'] [, rows_per_second => n] [, time_window => 'Mon-Fri 22:00-06:00 Europe/Zurich'])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
@@ -32,8 +30,8 @@ func init() {
 			return beganWorkflow(a.Move(ctx, r))
 		},
 	}
-	functions["split"] = function{
-		params: []string{"keyspace", "at", "range", "half", "id", "why"}, required: 1, changes: true,
+	functions["split"] = Function{
+		params: []string{"keyspace", "at", "range", "half", "id", "why"}, required: 1, Changes: true,
 		usage: "cleave.split(keyspace => 'k', at => key | ARRAY[...]) or cleave.split(keyspace => 'k', range => 'LOW:HIGH' [, half => 'rows' | 'load' | 'positions'])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			r := admin.SplitRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Range: v.text("range"), Half: v.text("half")}
@@ -43,8 +41,8 @@ func init() {
 			return beganWorkflow(a.Split(ctx, r))
 		},
 	}
-	functions["merge"] = function{
-		params: append([]string{"keyspace", "at", "to_shard", "id", "why"}, options...), required: 2, changes: true,
+	functions["merge"] = Function{
+		params: append([]string{"keyspace", "at", "to_shard", "id", "why"}, options...), required: 2, Changes: true,
 		usage: "cleave.merge(keyspace => 'k', at => key | ARRAY[...] [, to_shard => 's'])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
@@ -54,8 +52,8 @@ func init() {
 			return beganWorkflow(a.Merge(ctx, admin.MergeRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), At: v["at"].strings(), To: v.text("to_shard"), MoveOptions: o}))
 		},
 	}
-	functions["drain"] = function{
-		params: append([]string{"shard", "to_shard", "id", "why", "complete"}, options...), required: 1, changes: true, older: map[string]string{"finish": "complete"},
+	functions["drain"] = Function{
+		params: append([]string{"shard", "to_shard", "id", "why", "complete"}, options...), required: 1, Changes: true, older: map[string]string{"finish": "complete"},
 		usage: "cleave.drain('shard' [, to_shard => 's'] [, complete => true])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
@@ -65,8 +63,8 @@ func init() {
 			return beganWorkflow(a.Drain(ctx, admin.DrainRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Shard: v.text("shard"), To: v.text("to_shard"), Complete: isTrue(v.text("complete")), MoveOptions: o}))
 		},
 	}
-	functions["spread"] = function{
-		params: append([]string{"keyspace", "shards", "id", "why"}, options...), required: 0, changes: true,
+	functions["spread"] = Function{
+		params: append([]string{"keyspace", "shards", "id", "why"}, options...), required: 0, Changes: true,
 		usage: "cleave.spread([keyspace => 'k'] [, shards => ARRAY[...]])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
@@ -76,8 +74,8 @@ func init() {
 			return beganWorkflow(a.Spread(ctx, admin.SpreadRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Shards: v.texts("shards"), MoveOptions: o}))
 		},
 	}
-	functions["verify"] = function{
-		params: []string{"table_name", "keyspace", "repair", "dry_run"}, required: 0, changes: true,
+	functions["verify"] = Function{
+		params: []string{"table_name", "keyspace", "repair", "dry_run"}, required: 0, Changes: true,
 		usage: "cleave.verify([table_name => 't'] [, keyspace => 'k'] [, repair => true] [, dry_run => true])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			list, err := a.Verify(ctx, admin.VerifyRequest{Meta: admin.Meta{By: by, DryRun: isTrue(v.text("dry_run"))}, Table: v.text("table_name"), Keyspace: v.text("keyspace"), Repair: isTrue(v.text("repair"))})
@@ -87,8 +85,8 @@ func init() {
 			return admin.VerifySummary(list), nil
 		},
 	}
-	functions["plan"] = function{
-		params: append([]string{"keyspace", "measure", "tolerance", "split_bytes", "merge_bytes", "split_load", "merge_load", "alone_load", "moved_bytes_max", "at_once", "approve", "id", "why"}, options...), required: 0, changes: true,
+	functions["plan"] = Function{
+		params: append([]string{"keyspace", "measure", "tolerance", "split_bytes", "merge_bytes", "split_load", "merge_load", "alone_load", "moved_bytes_max", "at_once", "approve", "id", "why"}, options...), required: 0, Changes: true,
 		usage: "cleave.plan([keyspace => 'k'] [, measure => 'bytes' | 'rows' | 'load' | 'both'] [, tolerance => 0.1] [, split_bytes => n] [, merge_bytes => n] [, approve => true])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
@@ -131,8 +129,8 @@ func init() {
 			params = append(params, "rows_per_second", "bytes_per_second", "max_latency", "max_lag", "max_lag_bytes")
 			usage = "cleave.resume('id' [, rows_per_second => n] [, bytes_per_second => n] [, max_latency => '20ms'] [, max_lag => '30s'] [, max_lag_bytes => n])"
 		}
-		functions[name] = function{
-			params: params, required: 1, changes: true, usage: usage,
+		functions[name] = Function{
+			params: params, required: 1, Changes: true, usage: usage,
 			run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 				b, err := v.moveBounds()
 				if err != nil {
@@ -194,33 +192,4 @@ func beganWorkflow(r *admin.WorkflowResult, err error) (string, error) {
 		return strings.Join(r.Plan, "; "), nil
 	}
 	return r.Workflow.ID, nil
-}
-
-// workflowRows are the rows of cleave.workflows.
-func (s *Server) workflowRows(ctx context.Context) ([][]engine.Text, error) {
-	if s.admin == nil {
-		return nil, nil
-	}
-	list, err := s.admin.Moves(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	known := func(n float64) engine.Text {
-		if n < 0 {
-			return engine.Text{Null: true}
-		}
-		return text(strconv.FormatFloat(n, 'f', 1, 64))
-	}
-	var rows [][]engine.Text
-	for i := range list {
-		w := &list[i]
-		lag, until := engine.Text{Null: w.LagBytes < 0, String: strconv.FormatInt(w.LagBytes, 10)}, engine.Text{Null: true}
-		if w.KeptUntil != nil {
-			until = moment(w.KeptUntil.Truncate(time.Second))
-		}
-		rows = append(rows, []engine.Text{text(w.ID), text(w.Kind), orNull(w.Keyspace), orNull(w.Part), orNull(w.From), orNull(w.To), text(w.Step),
-			yes(w.Paused), orNull(w.Note), orNull(w.Error), number(w.Rows), number(w.Bytes), number(w.RowsAll), number(w.BytesAll), known(w.RowsPerSecond),
-			lag, known(w.ETA), number(w.HeldMS), until, orNull(w.Parent), text(w.By), moment(w.Created), moment(w.Changed)})
-	}
-	return rows, nil
 }
