@@ -36,7 +36,7 @@ func (x *prepared) ask(sql string) (*engine.Result, error) {
 		}
 		return res, nil
 	}
-	c, err := x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.settings)
+	c, err := x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,9 @@ func (x *prepared) inputReader() (*executor.Conn, error) {
 		return x.tx.conn, nil
 	}
 	if x.shards.pin != nil {
-		return x.shards.pinned(x.gucs.settings) // it may have temporary tables
+		return x.shards.pinned(x.gucs.Settings) // it may have temporary tables
 	}
-	return x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.settings)
+	return x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.Settings)
 }
 
 // paramTypes are the types of a statement's parameters, as they were when it was prepared.
@@ -145,7 +145,7 @@ func (x *prepared) computedArgs(st *planner.Statement, s *statement, types []uin
 	}
 	snap, _ := x.snapshot()
 	list := strings.Join(st.Prepared.Args, ", ")
-	clock, err := x.srv.ex.ArgsUseClock(list, x.gucs.settings, snap)
+	clock, err := x.srv.ex.ArgsUseClock(list, x.gucs.Settings, snap)
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +159,11 @@ func (x *prepared) computedArgs(st *planner.Statement, s *statement, types []uin
 		if err != nil {
 			return nil, err
 		}
-		if list, err = x.srv.ex.ArgsAt(list, res.Rows[0][0].String, x.gucs.settings, snap); err != nil {
+		if list, err = x.srv.ex.ArgsAt(list, res.Rows[0][0].String, x.gucs.Settings, snap); err != nil {
 			return nil, err
 		}
 	}
-	c, err := x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.settings)
+	c, err := x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (x *prepared) computedArgs(st *planner.Statement, s *statement, types []uin
 	for i := range places {
 		places[i] = several.Printed(types[i], "$"+strconv.Itoa(i+1))
 	}
-	n, setting, want, err := several.Lossy(x.gucs.settings, types, func(sql string) (*engine.Result, error) { return x.shards.exec(c, sql) })
+	n, setting, want, err := several.Lossy(x.gucs.Settings, types, func(sql string) (*engine.Result, error) { return x.shards.exec(c, sql) })
 	switch {
 	case err != nil:
 		return nil, x.shards.shardSaid(c, err)
@@ -270,7 +270,7 @@ func unreadKey(st *planner.Statement, err error) bool {
 //
 // Errors: the shard's, with the literal's place.
 func (b *shardConns) keyText(text string, snap *shardmap.Snapshot) (string, error) {
-	words, err := b.ex.KeyTexts(b, text, b.gucs.settings, snap)
+	words, err := b.ex.KeyTexts(b, text, b.gucs.Settings, snap)
 	if err != nil || len(words) == 0 {
 		return text, err
 	}
@@ -283,7 +283,7 @@ func (b *shardConns) keyText(text string, snap *shardmap.Snapshot) (string, erro
 
 // keyValues has the default shard compute the values of words in a text. Errors: the shard's, with the word's place.
 func (b *shardConns) keyValues(text string, words []planner.PreparedWord, snap *shardmap.Snapshot) ([]string, error) {
-	c, err := b.acquire(snap.State().DefaultShard, b.gucs.settings)
+	c, err := b.acquire(snap.State().DefaultShard, b.gucs.Settings)
 	if err != nil {
 		return nil, err
 	}

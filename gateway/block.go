@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -145,7 +146,7 @@ func (b *blockRun) savepoint(op string) error {
 
 func (b *blockRun) steps(list []plpgsql.Step) (returned bool, err error) {
 	for i := range list {
-		if limit := statementTimeout(b.x.gucs.settings); limit > 0 && time.Since(b.began) > limit {
+		if limit := settings.StatementTimeout(b.x.gucs.Settings); limit > 0 && time.Since(b.began) > limit {
 			return false, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout")
 		}
 		if returned, err = b.step(&list[i]); err != nil || returned {

@@ -7,6 +7,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/gateway/adminsql"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -150,7 +151,7 @@ func localColumns(st *planner.Statement) []string {
 	case planner.ExplainRoute:
 		return []string{"QUERY PLAN"}
 	case planner.SetKind:
-		if own(st.Set) && st.Set.Op == "show" {
+		if settings.Own(st.Set) && st.Set.Op == "show" {
 			return []string{strings.ToLower(st.Set.Name)}
 		}
 	}

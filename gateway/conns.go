@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -31,7 +32,7 @@ import (
 type shardConns struct {
 	ex         *executor.Executor
 	log        *slog.Logger
-	gucs       *gucs
+	gucs       *settings.Session
 	interrupts *interrupts
 	stats      *stats.Session
 	tx         *transaction
@@ -50,11 +51,11 @@ type shardConns struct {
 
 	// reads is the router's rule for reads. ruling is that of the settings ruleOf, see rule; hint is what the text at hand asks
 	// for; writes are what the session has to see of its own. primary: a replica could not do the unit.
-	reads   readRule
-	ruling  readRule
+	reads   settings.ReadRule
+	ruling  settings.ReadRule
 	ruleOf  *executor.Settings
 	ruled   bool
-	hint    readHint
+	hint    settings.ReadHint
 	writes  executor.Writes
 	primary bool
 
@@ -96,20 +97,20 @@ func (b *shardConns) takesBack() {
 }
 
 // rule returns the rule of the settings in effect.
-func (b *shardConns) rule() readRule {
-	if b.ruleOf != b.gucs.settings || !b.ruled {
+func (b *shardConns) rule() settings.ReadRule {
+	if b.ruleOf != b.gucs.Settings || !b.ruled {
 		r := b.reads
-		if v, ok := b.gucs.settings.Get(readPolicySetting); ok {
-			r.policy, _ = ParseReadPolicy(unquoted(v))
+		if v, ok := b.gucs.Settings.Get(settings.ReadPolicy); ok {
+			r.Policy, _ = settings.ParseReadPolicy(settings.Unquoted(v))
 		}
-		if v, ok := b.gucs.settings.Get(lagMaxSetting); ok {
-			r.lagMax, _ = ParseReplicaLag(unquoted(v))
+		if v, ok := b.gucs.Settings.Get(settings.MaxReplicaLag); ok {
+			r.LagMax, _ = settings.ParseReplicaLag(settings.Unquoted(v))
 		}
-		b.ruling, b.ruleOf, b.ruled = r, b.gucs.settings, true
+		b.ruling, b.ruleOf, b.ruled = r, b.gucs.Settings, true
 	}
 	r := b.ruling
-	if b.hint.given {
-		r.policy = b.hint.policy
+	if b.hint.Given {
+		r.Policy = b.hint.Policy
 	}
 	return r
 }
@@ -117,13 +118,13 @@ func (b *shardConns) rule() readRule {
 // mayRead reports whether a statement that a replica could answer may go to one
 // now, as far as the transaction is concerned.
 func (b *shardConns) mayRead() bool {
-	if b.primary || b.rule().policy == executor.ReadPrimary {
+	if b.primary || b.rule().Policy == executor.ReadPrimary {
 		return false
 	}
 	if b.tx.state == txNone {
 		// A replica takes no SERIALIZABLE, and in REPEATABLE READ all messages up to
 		// a Sync have one snapshot.
-		return !b.gucs.oneSnapshot()
+		return !b.gucs.OneSnapshot()
 	}
 	return b.tx.readOnly && !b.tx.serializable()
 }
@@ -200,7 +201,7 @@ func (b *shardConns) acquireRead(shard string, s *executor.Settings) (*executor.
 	ctx, done := b.interrupts.waiting()
 	defer done()
 	r := b.rule()
-	c, err := b.ex.AcquireRead(ctx, shard, s, r.policy, r.lagMax, &b.writes)
+	c, err := b.ex.AcquireRead(ctx, shard, s, r.Policy, r.LagMax, &b.writes)
 	if err != nil {
 		return nil, userCancel(err)
 	}
@@ -212,7 +213,7 @@ func (b *shardConns) acquireRead(shard string, s *executor.Settings) (*executor.
 
 // mine takes a conversation that was borrowed. One of another user is never used.
 func (b *shardConns) mine(c *executor.Conn) (*executor.Conn, error) {
-	if err := c.Belongs(b.gucs.settings); err != nil {
+	if err := c.Belongs(b.gucs.Settings); err != nil {
 		c.Release()
 		return nil, err
 	}
@@ -265,12 +266,12 @@ func (b *shardConns) shardSaid(c *executor.Conn, err error) error {
 
 // setRunning tells cancel requests what runs. With nil it waits for a cancel that is under way.
 func (b *shardConns) setRunning(c *executor.Conn) {
-	b.interrupts.setRunning(c, b.gucs.settings, b.pipe.Statements())
+	b.interrupts.setRunning(c, b.gucs.Settings, b.pipe.Statements())
 }
 
 // Planning implements [executor.Waiter]: a cancel request and statement_timeout end the wait for a plan.
 func (b *shardConns) Planning() (ctx context.Context, done func()) {
-	return b.interrupts.planning(b.gucs.settings)
+	return b.interrupts.planning(b.gucs.Settings)
 }
 
 // endOn rolls back on c and gives it back with the settings that it had before.
@@ -287,15 +288,15 @@ func (b *shardConns) endOn(c *executor.Conn, before *executor.Settings) {
 // localSettings gives a conversation of a schema change the session's settings, if they were changed after it began, or
 // another statement was a schema change.
 func (b *shardConns) localSettings(c *executor.Conn) error {
-	if b.tx.schema == nil || c == b.tx.conn || c.Settings().Equal(b.gucs.onShards()) {
+	if b.tx.schema == nil || c == b.tx.conn || c.Settings().Equal(b.gucs.OnShards()) {
 		return nil
 	}
-	if changes := c.LocalChanges(b.gucs.onShards()); len(changes) > 0 {
+	if changes := c.LocalChanges(b.gucs.OnShards()); len(changes) > 0 {
 		if _, err := b.exec(c, strings.Join(changes, ";")); err != nil {
 			return b.shardSaid(c, err)
 		}
 	}
-	c.SetSettings(b.gucs.onShards())
+	c.SetSettings(b.gucs.OnShards())
 	return nil
 }
 
@@ -306,7 +307,7 @@ func (b *shardConns) askBeside(text string, ofDefault bool, args *planner.Args, 
 	if ofDefault {
 		shard = b.ex.Snapshot().State().DefaultShard
 	}
-	c, err := b.acquire(shard, b.gucs.settings)
+	c, err := b.acquire(shard, b.gucs.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -377,7 +378,7 @@ func (b *shardConns) typesBeside(s *statement) ([]uint32, error) {
 	if s.plan.Kind != planner.OneShard && s.plan.Kind != planner.AnyShard {
 		shard = b.ex.Snapshot().State().DefaultShard
 	}
-	c, err := b.acquire(shard, b.gucs.settings)
+	c, err := b.acquire(shard, b.gucs.Settings)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (x *prepared) lastOwn(last int64, known bool) (int64, error) {
 		}
 	case at != nil && at == x.shards.pin && !x.pipe.dirty: // nobody else has it
 	default:
-		if c = x.srv.ex.Recount(x.shards.counter, x.srv.ex.Snapshot().State().DefaultShard, x.gucs.settings); c != nil {
+		if c = x.srv.ex.Recount(x.shards.counter, x.srv.ex.Snapshot().State().DefaultShard, x.gucs.Settings); c != nil {
 			defer c.Release()
 		}
 	}

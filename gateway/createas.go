@@ -86,7 +86,7 @@ func (x *commands) createSource(source string) ([][][]byte, error) {
 	var rows [][][]byte
 	frames(out.buf, func(typ byte, body []byte) {
 		if typ == wire.RowDescription && err == nil {
-			err = several.Faithful(x.gucs.settings, body)
+			err = several.Faithful(x.gucs.Settings, body)
 		}
 		if typ != wire.DataRow || err != nil {
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/txn"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -225,7 +226,7 @@ func (x *commands) beginSchema(alone bool) error {
 	}
 	begin := ""
 	// Constraints that are named are those of the shard where that was said.
-	if modes := slices.DeleteFunc(slices.Clone(x.tx.modes), namesConstraints); hasModes(x.tx.begin) || len(modes) > 0 {
+	if modes := slices.DeleteFunc(slices.Clone(x.tx.modes), namesConstraints); settings.HasModes(x.tx.begin) || len(modes) > 0 {
 		begin = strings.Join(append([]string{x.tx.begin}, modes...), ";")
 	}
 	since := x.tx.since
@@ -275,8 +276,8 @@ func (x *commands) beginSchema(alone bool) error {
 	}
 	tx, err := schema.Begin(ctx, schema.Options{
 		Directory: x.srv.ex.Directory(),
-		Connect:   x.srv.ex.ConnectFor(x.gucs.defaults, &x.shards.holder),
-		Prelude:   x.gucs.settings.Statements(),
+		Connect:   x.srv.ex.ConnectFor(x.gucs.Defaults, &x.shards.holder),
+		Prelude:   x.gucs.Settings.Statements(),
 		Open:      open,
 		Begin:     begin,
 		Saves:     saves,
@@ -286,13 +287,13 @@ func (x *commands) beginSchema(alone bool) error {
 		Record:    x.srv.several.Transactions().Record,
 		Waits:     x.srv.several.Transactions().AwaitsLocks,
 		// The session's own bound, if it has one, else the default.
-		LockTimeout: lockTimeout(x.gucs.settings),
+		LockTimeout: settings.LockTimeout(x.gucs.Settings),
 	}, snap)
 	if err != nil {
 		return userCancel(err)
 	}
-	x.gucs.timed = true
-	x.tx.schema, x.tx.since, x.tx.opened = tx, since, x.gucs.settings.Patient()
+	x.gucs.Timed = true
+	x.tx.schema, x.tx.since, x.tx.opened = tx, since, x.gucs.Settings.Patient()
 	if !onSeveral(c) {
 		// pipe.Conn is one of the schema change's from now on; finishTx gives it back.
 		x.tx.conn = nil
@@ -373,7 +374,7 @@ func (x *unitRun) alike() error {
 	if err != nil {
 		return err
 	}
-	want := x.gucs.settings.Patient()
+	want := x.gucs.Settings.Patient()
 	if err := x.shards.calm(list, want); err != nil {
 		return err
 	}
@@ -387,9 +388,9 @@ func (x *unitRun) alike() error {
 	if list, err = open(names); err != nil {
 		return err
 	}
-	seen := []*executor.Settings{x.tx.opened, x.gucs.before, x.gucs.settings.Timed()}
+	seen := []*executor.Settings{x.tx.opened, x.gucs.Before, x.gucs.Settings.Timed()}
 	for _, s := range x.tx.saves.All() {
-		seen = append(seen, s.gucs.settings)
+		seen = append(seen, s.gucs.Settings)
 	}
 	for _, c := range list {
 		seen = append(seen, c.Settings())
@@ -411,7 +412,7 @@ func (x *unitRun) alike() error {
 // nothing else: statements of the client ran on them.
 func (b *shardConns) calm(list []*executor.Conn, want *executor.Settings) error {
 	for _, c := range list {
-		if has := c.Settings(); b.tx.undone || has.Equal(want) || !has.Timed().Equal(b.gucs.onShards()) {
+		if has := c.Settings(); b.tx.undone || has.Equal(want) || !has.Timed().Equal(b.gucs.OnShards()) {
 			continue
 		}
 		if _, err := b.exec(c, strings.Join(c.LocalChanges(want), ";")); err != nil {
@@ -466,13 +467,13 @@ func (x *unitRun) severalInSchema(u use) error {
 	if at == "" {
 		at = x.tx.schema.Snapshot().State().DefaultShard
 	}
-	if err := txn.CheckMode(x.gucs.settings, at, several.Name); err != nil {
+	if err := txn.CheckMode(x.gucs.Settings, at, several.Name); err != nil {
 		return err
 	}
 	if x.tx.serializable() {
 		return txn.CheckIsolation("serializable", at, several.Name)
 	}
-	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.before, Since: x.tx.since, Owner: owner{x}}
+	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.Before, Since: x.tx.since, Owner: owner{x}}
 	if x.tx.ran > 0 {
 		o.Writer = x.tx.shard
 	}
@@ -499,7 +500,7 @@ func (x *unitRun) severalInSchema(u use) error {
 			p.conn = c
 		}
 	}
-	c.SetSettings(x.gucs.onShards())
+	c.SetSettings(x.gucs.OnShards())
 	x.tx.conn, x.pipe.Conn, x.tx.weak, x.tx.shard = c, c, false, ""
 	x.used(u)
 	return nil

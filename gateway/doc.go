@@ -18,7 +18,7 @@
 // session (the client's messages), commands (what the router carries out itself),
 // prepared (statements with parameters), unitRun (reach a shard, relay, end
 // transactions). Below are parts with their own state, each drawn at its type:
-// transaction, link, shardConns, gucs, interrupts, planning.
+// transaction, link, shardConns, interrupts, planning, and settings.Session.
 //
 // # A transaction
 //

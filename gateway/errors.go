@@ -222,3 +222,27 @@ func (x *unitRun) leaseLost(cause error, end byte) error {
 	e.Retry = sqlstate.RetryTransaction
 	return e
 }
+
+// stale are the errors of a replica that the primary might not give: what it
+// lacks or cannot do, and conflicts of its replay with reads.
+func stale(code sqlstate.Code) bool {
+	switch code {
+	case sqlstate.SerializationFailure, "40P01", sqlstate.ReadOnlyTransaction, sqlstate.FeatureNotSupported, sqlstate.ObjectNotInState:
+		return true
+	}
+	return strings.HasPrefix(string(code), "42") || strings.HasPrefix(string(code), "XX") || strings.HasPrefix(string(code), "58")
+}
+
+// onPrimary runs the unit again on the primary, after a replica's error, if that
+// can be done.
+func (x *unitRun) onPrimary() error {
+	again := x.repeatable(roamMax)
+	if !again {
+		return nil
+	}
+	if err := x.undo(); err != nil {
+		return nil
+	}
+	x.shards.primary = true
+	return errAgain
+}

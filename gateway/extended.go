@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -49,7 +50,7 @@ type statement struct {
 	paramNames []string
 	// replanned: the schema changed since the client was told the columns.
 	replanned bool
-	hint      readHint
+	hint      settings.ReadHint
 }
 
 // reads gives the statement a text in which literals are those that they meant when it was prepared.
@@ -80,7 +81,7 @@ type portal struct {
 	args      planner.Args // of the router's own statements
 	// result is what is left of the router's own answer.
 	result *localResult
-	calls  []setCall // of set_config()
+	calls  []settings.Call // of set_config()
 	// version is the map's that it was routed by; ran: it has begun.
 	version uint64
 	ran     bool
@@ -159,8 +160,8 @@ func (x *session) parse(f wire.Frame) error {
 	if !cut {
 		_, parent, _ = trace.CutBegin(text) // it stays: an error's position counts from it
 	}
-	s := &statement{name: string(m.Name), text: string(text), oids: m.OIDs, parent: parent, made: x.stats.Began, parsed: x.gucs.settings}
-	if s.hint, err = hintOf(text); err != nil {
+	s := &statement{name: string(m.Name), text: string(text), oids: m.OIDs, parent: parent, made: x.stats.Began, parsed: x.gucs.Settings}
+	if s.hint, err = settings.HintOf(text); err != nil {
 		return err
 	}
 	if s.name != "" {
@@ -270,7 +271,7 @@ func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 	if err := x.leave(); err != nil {
 		return err
 	}
-	c, err := x.shards.obtain(shard, u, x.gucs.settings)
+	c, err := x.shards.obtain(shard, u, x.gucs.Settings)
 	if err != nil {
 		return err
 	}
@@ -377,7 +378,7 @@ func (x *session) bind(f wire.Frame) error {
 	case st.Kind == planner.Virtual:
 		err = x.reachVirtual(st)
 	case relayedSet(st):
-		if onlySets(st) {
+		if settings.OnlySets(st) {
 			err = x.implicitly(1)
 		}
 		if err == nil {
@@ -560,7 +561,7 @@ func (x *session) execute(f wire.Frame) error {
 			return sqlstate.New(sqlstate.SerializationFailure, "the shard map changed (version %d to %d) since the portal %q was bound: its key may be on another shard now", p.version, x.unit.version, name).
 				WithHint("nothing of it was done: run the transaction again")
 		}
-		if err := x.gucs.mayCall(p.st, p.calls); err != nil {
+		if err := x.gucs.MayCall(p.st, p.calls); err != nil {
 			return err
 		}
 		p.ran, x.unit.executed = true, true

@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -19,13 +20,10 @@ import (
 // unless its transaction used the owner before the hold; such transactions hold up the
 // acknowledgement of the map (leaseuse.Turn), and are ended if the map says so.
 
-// holdSetting bounds how long a statement waits.
-const holdSetting = "cleave.hold_timeout"
-
 // holdTimeout is the session's bound; 0: it does not wait.
 func (b *shardConns) holdTimeout() time.Duration {
-	if v, ok := b.gucs.settings.Get(holdSetting); ok {
-		if d, ok := limits.Duration(unquoted(v)); ok {
+	if v, ok := b.gucs.Settings.Get(settings.HoldTimeout); ok {
+		if d, ok := limits.Duration(settings.Unquoted(v)); ok {
 			return d
 		}
 	}
@@ -166,7 +164,7 @@ func (x *prepared) awaitRelease(st *planner.Statement, args *planner.Args, snap 
 	defer done()
 	hold := x.shards.holdTimeout()
 	limit, timedOut := hold, false
-	if own := statementTimeout(x.gucs.settings); own > 0 && own < limit {
+	if own := settings.StatementTimeout(x.gucs.Settings); own > 0 && own < limit {
 		limit, timedOut = own, true
 	}
 	bound, stop := context.WithDeadline(ctx, began.Add(limit))
@@ -225,7 +223,7 @@ func heldError(ks string, t *shardmap.Transit, waited time.Duration, inTx bool) 
 	if inTx {
 		what, e.Retry = "nothing was committed: run the transaction again", sqlstate.RetryTransaction
 	}
-	return e.WithHint("%s; `cleave moves %s` shows the move, %s is how long statements wait", what, t.ID, holdSetting)
+	return e.WithHint("%s; `cleave moves %s` shows the move, %s is how long statements wait", what, t.ID, settings.HoldTimeout)
 }
 
 // endedFor is the answer to a transaction that has to make way for a move.
@@ -302,7 +300,7 @@ func (x *unitRun) giveWay() {
 				c.Break()
 			}
 		}
-		c.SetSettings(x.gucs.before)
+		c.SetSettings(x.gucs.Before)
 		c.Release()
 	}
 	x.pipe.forget()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/ids"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -210,8 +211,8 @@ func (x *prepared) evaluateRun(ctx context.Context, list []planner.FillValue, ou
 // mayWrite refuses in a read-only transaction what no shard refuses there.
 func (x *prepared) mayWrite(what string) error {
 	readOnly := x.tx.readOnly
-	if v, ok := x.gucs.settings.Get("default_transaction_read_only"); ok && !hasModes(x.tx.begin) {
-		readOnly = readOnly || isOn(v)
+	if v, ok := x.gucs.Settings.Get("default_transaction_read_only"); ok && !settings.HasModes(x.tx.begin) {
+		readOnly = readOnly || settings.IsOn(v)
 	}
 	if readOnly {
 		return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", what)

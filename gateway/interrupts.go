@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/leaseuse"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -145,7 +146,7 @@ func (i *interrupts) wakeUp() { _ = i.nc.SetReadDeadline(time.Unix(1, 0)) }
 // i.mu is held.
 func (i *interrupts) timeLimit(of *executor.Settings) time.Duration {
 	if i.limitOf != of {
-		i.limit, i.limitOf = statementTimeout(of), of
+		i.limit, i.limitOf = settings.StatementTimeout(of), of
 	}
 	return i.limit
 }
@@ -304,7 +305,7 @@ func (i *interrupts) asked() bool {
 	return !i.cancelled.IsZero()
 }
 
-// statementTimeout is the statement_timeout of the settings, 0 for none.
+// StatementTimeout is the statement_timeout of the settings, 0 for none.
 func (i *interrupts) statementTimeout(of *executor.Settings) time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -66,7 +67,7 @@ func (l *laned) init(nc net.Conn) {
 
 // parkable reports whether the loop can run the session.
 func (x *session) parkable() bool {
-	return x.lane.client != nil && !x.gucs.early && x.tx.state == txNone && x.pipe.Conn == nil && !x.listener.Listens() && !x.unit.open && !x.skip &&
+	return x.lane.client != nil && !x.gucs.Early && x.tx.state == txNone && x.pipe.Conn == nil && !x.listener.Listens() && !x.unit.open && !x.skip &&
 		x.pending == nil && x.w.err == nil && len(x.w.buf) == 0 && x.r.Buffered() == 0
 }
 
@@ -337,14 +338,14 @@ func (x *session) quickQuery(f wire.Frame) error {
 		return errWait
 	}
 	var err error
-	if x.shards.hint, err = hintOf(sql); err != nil {
+	if x.shards.hint, err = settings.HintOf(sql); err != nil {
 		return errWait
 	}
 	if rest, p, ok := trace.CutBegin(sql); ok {
 		sql, x.stats.Unit = rest, p
 	}
 	snap, _ := x.snapshot()
-	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.gucs.settings, snap)
+	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.gucs.Settings, snap)
 	if !routed || !quick(st) || st.Secret != "" || r.Held != nil || x.tx.state != txNone && snap.Holding() {
 		return errWait
 	}

@@ -411,7 +411,7 @@ func (b *shardConns) onPin() bool {
 // looks names up: the bodies of functions, and what shows a name with its schema or without.
 func (b *shardConns) freeTypeName(name string) error {
 	shard := b.ex.Snapshot().State().DefaultShard
-	c, err := b.acquire(shard, b.gucs.settings)
+	c, err := b.acquire(shard, b.gucs.Settings)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/gateway/notify"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
@@ -20,7 +21,7 @@ type planning struct {
 	ex       *executor.Executor
 	turn     *leaseuse.Turn
 	id       *Identity
-	gucs     *gucs
+	gucs     *settings.Session
 	tx       *transaction
 	shards   *shardConns
 	listener *notify.Listener
@@ -62,12 +63,12 @@ func (p *planning) analyse(sql []byte) (*planner.Statement, []byte, error) {
 		return p.planBeside(sql, snap, private)
 	}
 	if p.shards.nowait {
-		if st := p.ex.Cached(sql, p.gucs.settings, snap); st != nil && !st.Unread {
+		if st := p.ex.Cached(sql, p.gucs.Settings, snap); st != nil && !st.Unread {
 			return st, sql, nil
 		}
 		return nil, nil, errWait
 	}
-	st, err := p.ex.Plan(p.shards, sql, p.gucs.settings, snap, private)
+	st, err := p.ex.Plan(p.shards, sql, p.gucs.Settings, snap, private)
 	st, text, err := p.planKeyed(st, err, sql, snap, private)
 	if err != nil {
 		return nil, nil, p.unplanned(err, sql, private)
@@ -77,7 +78,7 @@ func (p *planning) analyse(sql []byte) (*planner.Statement, []byte, error) {
 
 // planBeside is plan for a session with temporary tables.
 func (p *planning) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, []byte, error) {
-	st, err := p.ex.Plan(p.shards, sql, p.gucs.settings, snap, private)
+	st, err := p.ex.Plan(p.shards, sql, p.gucs.Settings, snap, private)
 	st, text, err := p.planKeyed(st, err, sql, snap, private)
 	if err == nil {
 		err = p.hidden(st)
@@ -106,7 +107,7 @@ func (p *planning) planKeyed(st *planner.Statement, err error, sql []byte, snap 
 	case text == string(sql):
 		return st, sql, err
 	}
-	keyed, e := p.ex.Plan(p.shards, []byte(text), p.gucs.settings, snap, private)
+	keyed, e := p.ex.Plan(p.shards, []byte(text), p.gucs.Settings, snap, private)
 	if e != nil {
 		return nil, nil, moved(e, func(at int) int { return sqltext.Place(text, at, string(sql)) })
 	}
@@ -153,11 +154,11 @@ func (p *planning) mayCallTemp() error {
 	p.tx.temporary = p.tx.temporary || p.tx.state != txNone && p.shards.pin != nil
 	f := &p.shards.tempFunctions
 	snap, private := p.snapshot()
-	if f.snap != snap || f.settings != p.gucs.settings {
-		f.snap, f.settings, f.read = snap, p.gucs.settings, 0
+	if f.snap != snap || f.settings != p.gucs.Settings {
+		f.snap, f.settings, f.read = snap, p.gucs.Settings, 0
 	}
 	for ; f.read < len(f.texts); f.read++ {
-		if _, err := p.ex.Plan(p.shards, []byte(f.texts[f.read]), p.gucs.settings, snap, private); err != nil {
+		if _, err := p.ex.Plan(p.shards, []byte(f.texts[f.read]), p.gucs.Settings, snap, private); err != nil {
 			if sqlstate.CodeOf(err) == sqlstate.QueryCanceled {
 				return err
 			}
@@ -172,7 +173,7 @@ func (p *planning) mayCallTemp() error {
 // that has been done.
 func (p *planning) replan(s *statement) error {
 	snap, private := p.snapshot()
-	if s.plan != nil && s.version == snap.SchemaVersion() && s.private == private && s.settings == p.gucs.settings {
+	if s.plan != nil && s.version == snap.SchemaVersion() && s.private == private && s.settings == p.gucs.Settings {
 		return nil
 	}
 	st, text, err := p.planned([]byte(s.text))
@@ -185,9 +186,9 @@ func (p *planning) replan(s *statement) error {
 	} else if s.plan != nil {
 		// Another search_path may mean other tables, with other types.
 		s.types, s.numbered = nil, true
-		s.unread = s.unread || !p.ex.SamePath(s.settings, p.gucs.settings, snap)
+		s.unread = s.unread || !p.ex.SamePath(s.settings, p.gucs.Settings, snap)
 	}
-	s.plan, s.version, s.private, s.settings = st, snap.SchemaVersion(), private, p.gucs.settings
+	s.plan, s.version, s.private, s.settings = st, snap.SchemaVersion(), private, p.gucs.Settings
 	s.prep = nil
 	return nil
 }
@@ -233,11 +234,11 @@ func (x *prepared) prepare(s *statement, relay bool) (string, error) {
 	}
 	x.pipe.dirty = true
 	if s.plan.Judged != "" && !onSeveral(x.pipe.Conn) {
-		x.pipe.Unnamed(s, s.plan.Judged, s.oids, x.gucs.settings.ReadingAs(s.parsed), relay) // it is described there, and runs elsewhere
+		x.pipe.Unnamed(s, s.plan.Judged, s.oids, x.gucs.Settings.ReadingAs(s.parsed), relay) // it is described there, and runs elsewhere
 		return "", nil
 	}
 	if s.name == "" || s.plan.Kind == planner.Virtual {
-		x.pipe.Unnamed(s, s.plan.Text, s.oids, x.gucs.settings.ReadingAs(s.parsed), relay)
+		x.pipe.Unnamed(s, s.plan.Text, s.oids, x.gucs.Settings.ReadingAs(s.parsed), relay)
 		return "", nil
 	}
 	if s.prep == nil {
@@ -245,7 +246,7 @@ func (x *prepared) prepare(s *statement, relay bool) (string, error) {
 		if s.private {
 			version = rand.Uint64() | 1<<63 // a transaction's own: shared with nobody
 		}
-		s.prep = x.srv.ex.Prepare(s.plan.Text, s.oids, version, x.gucs.settings.ReadingAs(s.parsed))
+		s.prep = x.srv.ex.Prepare(s.plan.Text, s.oids, version, x.gucs.Settings.ReadingAs(s.parsed))
 	}
 	fresh := !x.pipe.HasPrepared(s.prep)
 	x.unit.reuses = x.unit.reuses || !fresh || onSeveral(x.pipe.Conn)
@@ -270,8 +271,8 @@ func (x *prepared) prepare(s *statement, relay bool) (string, error) {
 func (x *prepared) readable(s *statement) error {
 	const hint = "prepare it again, or give the values as parameters"
 	switch {
-	case x.gucs.settings.ReadsAs(s.parsed) || !executor.MayRead(s.text):
-	case x.gucs.settings.ReadsAsExceptTimes(s.parsed) && planner.ReadAlike(s.text):
+	case x.gucs.Settings.ReadsAs(s.parsed) || !executor.MayRead(s.text):
+	case x.gucs.Settings.ReadsAsExceptTimes(s.parsed) && planner.ReadAlike(s.text):
 	case onSeveral(x.pipe.Conn):
 		return sqlstate.Refusal("CLV-1107", "a statement over several shards that was prepared under another DateStyle, IntervalStyle or TimeZone is not supported: its literals would be read otherwise").
 			WithHint("%s", hint)
@@ -304,7 +305,7 @@ func (b *shardConns) judged(err error, sql []byte, private bool) error {
 	if sh, ok := snap.Shard(name); ok && !sh.Can().Judges {
 		begin, end = "EXPLAIN ", ""
 	}
-	c, connErr := b.acquire(name, b.gucs.settings)
+	c, connErr := b.acquire(name, b.gucs.Settings)
 	if connErr != nil {
 		return err
 	}

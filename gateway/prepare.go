@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -23,7 +24,7 @@ func (x *commands) prepareSQL(st *planner.Statement) error {
 		return err
 	}
 	p := st.Prepared
-	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs, made: x.stats.Began, source: st.Text, parsed: x.gucs.settings}
+	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs, made: x.stats.Began, source: st.Text, parsed: x.gucs.Settings}
 	if x.message != nil {
 		s.source = string(x.message)
 	}
@@ -45,7 +46,7 @@ func (x *commands) prepareSQL(st *planner.Statement) error {
 	if err := x.replan(s); err != nil {
 		return err
 	}
-	if !routed(s.plan) && !onlySets(s.plan) {
+	if !routed(s.plan) && !settings.OnlySets(s.plan) {
 		return sqlstate.Refusal("CLV-1109", "PREPARE takes only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES").
 			WithHint("run the statement without PREPARE")
 	}
@@ -108,9 +109,9 @@ func blanks(text string) string { return strings.Repeat(" ", utf8.RuneCountInStr
 // catalogue is a conversation with the default shard that knows the types which a statement names.
 func (b *shardConns) catalogue(st *planner.Statement) (*executor.Conn, error) {
 	if b.pin != nil && b.temps.typeOf(st) != "" {
-		return b.pinned(b.gucs.settings)
+		return b.pinned(b.gucs.Settings)
 	}
-	return b.acquire(b.ex.Snapshot().State().DefaultShard, b.gucs.settings)
+	return b.acquire(b.ex.Snapshot().State().DefaultShard, b.gucs.Settings)
 }
 
 // typeOIDs asks a shard for the OIDs of the types of a PREPARE.
@@ -240,7 +241,7 @@ func (x *commands) runExecute(st *planner.Statement) error {
 
 // reachPrepared makes pipe.Conn the conversation of the prepared statement s of an EXECUTE, whose arguments are x.args.
 func (x *commands) reachPrepared(st *planner.Statement, s *statement) error {
-	if onlySets(s.plan) {
+	if settings.OnlySets(s.plan) {
 		return x.reachForSet()
 	}
 	if err := x.admit(s.plan, &x.args); err != nil {
@@ -281,7 +282,7 @@ func (x *prepared) executeArgs(st *planner.Statement, formats []byte) (*statemen
 	if err := x.replan(s); err != nil {
 		return nil, nil, ofPrepared(err)
 	}
-	if !routed(s.plan) && !onlySets(s.plan) {
+	if !routed(s.plan) && !settings.OnlySets(s.plan) {
 		return nil, nil, sqlstate.Refusal("CLV-1110", "EXECUTE of this kind of statement is not supported").
 			WithHint("run the statement without PREPARE")
 	}

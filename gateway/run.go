@@ -16,6 +16,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/gateway/notify"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -50,7 +51,7 @@ type unitRun struct {
 	urgent bool
 
 	interrupts interrupts
-	gucs       gucs
+	gucs       *settings.Session
 	tx         transaction
 	pipe       link
 	shards     shardConns
@@ -77,16 +78,16 @@ type unitRun struct {
 // wire gives the parts what they need of each other.
 func (x *unitRun) wire() {
 	s := x.srv
-	x.w.onParameter, x.w.guard = x.gucs.note, x.pipe.guardAnswer
+	x.w.onParameter, x.w.guard = x.gucs.Note, x.pipe.guardAnswer
 	x.w.least = func() string {
-		return strings.Trim(x.gucs.settings.Value("client_min_messages"), "'")
+		return strings.Trim(x.gucs.Settings.Value("client_min_messages"), "'")
 	}
-	x.stats = s.sinks.Session(stats.Who{User: x.start.User, Application: x.gucs.applicationName}, x.gucs.parent)
-	x.tx = transaction{gucs: &x.gucs, turn: x.turn, deferredMax: s.limits.DeferredMax}
+	x.stats = s.sinks.Session(stats.Who{User: x.start.User, Application: x.gucs.ApplicationName}, x.gucs.Parent)
+	x.tx = transaction{gucs: x.gucs, turn: x.turn, deferredMax: s.limits.DeferredMax}
 	x.pipe.tx = &x.tx
 	b := &x.shards
-	b.gucs, b.interrupts, b.stats, b.tx, b.pipe = &x.gucs, &x.interrupts, &x.stats, &x.tx, &x.pipe
-	x.planning = planning{ex: s.ex, turn: x.turn, id: &x.id, gucs: &x.gucs, tx: &x.tx, shards: b, listener: &x.listener}
+	b.gucs, b.interrupts, b.stats, b.tx, b.pipe = x.gucs, &x.interrupts, &x.stats, &x.tx, &x.pipe
+	x.planning = planning{ex: s.ex, turn: x.turn, id: &x.id, gucs: x.gucs, tx: &x.tx, shards: b, listener: &x.listener}
 	x.turn.OnEnd(x.interrupts.askEnd)
 	x.interrupts.since.Store(time.Now().UnixNano())
 }
@@ -345,14 +346,14 @@ func (x *unitRun) reached(shard string, u use) error {
 		return x.reachInTx(shard, u)
 	}
 	if x.pipe.Conn != nil {
-		if !x.pipe.virtual() && (x.pipe.wrote || x.gucs.oneSnapshot() && x.pipe.dirty) {
+		if !x.pipe.virtual() && (x.pipe.wrote || x.gucs.OneSnapshot() && x.pipe.dirty) {
 			return x.reachSeveral(u) // the messages before Sync are one transaction
 		}
 		if err := x.leave(); err != nil {
 			return err
 		}
 	}
-	c, err := x.shards.obtain(shard, u, x.gucs.settings)
+	c, err := x.shards.obtain(shard, u, x.gucs.Settings)
 	if err != nil {
 		return err
 	}

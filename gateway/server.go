@@ -21,6 +21,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/adminsql"
 	"github.com/cleavedb/cleave/gateway/notify"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
@@ -83,7 +84,7 @@ type Server struct {
 	metrics      *telemetry.Metrics
 	ending       *planner.Statement // stands for COMMIT and ROLLBACK on a shard
 	sinks        stats.Sinks
-	reads        readRule
+	reads        settings.ReadRule
 
 	ids      *idSource
 	exchange *notify.Exchange
@@ -119,7 +120,7 @@ func New(o Options) *Server {
 	var seed [4]byte
 	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
 	if o.ReplicaLag == 0 {
-		o.ReplicaLag = DefaultReplicaLag
+		o.ReplicaLag = settings.DefaultReplicaLag
 	}
 	if o.Refused == nil {
 		o.Refused = func() {}
@@ -129,7 +130,7 @@ func New(o Options) *Server {
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics,
 		sessions: map[uint32]*session{}, door: newDoor(), listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
-		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
+		stopWatch: make(chan struct{}), reads: settings.ReadRule{Policy: o.ReadPolicy, LagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
 	if o.Transactions == nil {

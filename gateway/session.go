@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/gateway/notify"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -60,7 +61,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		srv: s, nc: nc, start: start,
 		r:          wire.NewReader(nc, 8<<10, s.limits.MessageMax),
 		w:          writer{nc: nc, metrics: s.metrics},
-		gucs:       gucs{defaults: defaults, settings: defaults, reported: profile, early: defaults.BeganAs() == 0 && defaults.Login() == nil, bytesMax: s.limits.SettingsBytes},
+		gucs:       settings.New(defaults, profile, start.User, s.limits.SettingsBytes),
 		statements: pgbackend.Statements[*statement]{Max: s.limits.StatementsMax, MaxBytes: s.limits.StatementBytes},
 		portals:    pgbackend.Portals[*portal]{Max: s.limits.PortalsMax},
 		shards:     shardConns{ex: s.ex, log: s.log, grace: s.limits.CancelMax, reads: s.reads, pins: &s.pins, counter: new(executor.Counter), client: x.lane.client},
@@ -72,10 +73,6 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 	x.wire()
 	x.left, _ = nc.(leaver)
 	x.listener = s.exchange.Listener(notify.Limits{Channels: s.limits.ChannelsMax, Deferred: s.limits.DeferredMax, Wait: s.limits.CancelMax}, x.interrupts.wakeUp)
-	// The client's own name; on the shards it is the one of the shard's URL.
-	x.gucs.reported["session_authorization"] = start.User
-	x.gucs.note("application_name", x.gucs.reported["application_name"])
-	x.gucs.untold = nil
 	return x
 }
 
@@ -308,7 +305,7 @@ func (x *unitRun) endUnit() error {
 		return err
 	}
 	x.interrupts.forget()
-	x.w.buf = x.gucs.tell(x.w.buf)
+	x.w.buf = x.gucs.Tell(x.w.buf)
 	x.w.ready(x.tx.status())
 	return x.w.flush()
 }
@@ -318,7 +315,7 @@ func (x *unitRun) endUnit() error {
 func (x *session) again(tail []byte) error {
 	u := &x.unit
 	x.w.rewind(u.mark)
-	x.gucs.untell()
+	x.gucs.Untell()
 	for i := len(u.replaced) - 1; i >= 0; i-- {
 		r := u.replaced[i]
 		x.statements.Drop(r.name)

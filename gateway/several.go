@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/txn"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -32,11 +33,11 @@ func (h host) Snapshot() *shardmap.Snapshot {
 }
 
 // Settings are the session's.
-func (h host) Settings() *executor.Settings { return h.x.gucs.onShards() }
+func (h host) Settings() *executor.Settings { return h.x.gucs.OnShards() }
 
 // Timeout is the session's statement_timeout, of which earlier tries have used a part.
 func (h host) Timeout() time.Duration {
-	d := statementTimeout(h.x.gucs.settings)
+	d := settings.StatementTimeout(h.x.gucs.Settings)
 	if d > 0 && h.x.unit.tries > 0 {
 		d = max(d-time.Since(h.x.stats.Began), time.Millisecond)
 	}
@@ -71,7 +72,7 @@ func (h host) Reader(ctx context.Context, shard string, s *executor.Settings) (*
 		return nil, nil
 	}
 	r := x.shards.rule()
-	return x.srv.ex.AcquireRead(ctx, shard, s, r.policy, r.lagMax, &x.shards.writes)
+	return x.srv.ex.AcquireRead(ctx, shard, s, r.Policy, r.LagMax, &x.shards.writes)
 }
 
 // Wrote notes that the session writes on a shard.
@@ -136,7 +137,7 @@ func (x *unitRun) reachSeveral(u use) error {
 		return sqlstate.Refusal("CLV-1019", "SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
 			WithHint("give the options with BEGIN")
 	}
-	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.before, ReadOnly: x.tx.readOnly}
+	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.Before, ReadOnly: x.tx.readOnly}
 	for name := range x.tx.saves.All() {
 		o.Saves = append(o.Saves, name)
 	}
@@ -157,7 +158,7 @@ func (x *unitRun) reachSeveral(u use) error {
 					return err
 				}
 			}
-			o.Adopted, o.Keep, o.Wrote, o.Since = x.tx.conn, x.gucs.keep, x.tx.ran > 0, x.tx.since
+			o.Adopted, o.Keep, o.Wrote, o.Since = x.tx.conn, x.gucs.Keep, x.tx.ran > 0, x.tx.since
 			x.pipe.Reset()
 			x.pipe.dirty = false
 		}
@@ -170,7 +171,7 @@ func (x *unitRun) reachSeveral(u use) error {
 			}
 		}
 	}
-	c.SetSettings(x.gucs.settings)
+	c.SetSettings(x.gucs.Settings)
 	x.tx.conn, x.pipe.Conn, x.tx.weak = c, c, false
 	x.unit.bound = o.Adopted == nil
 	x.pipe.wrote = x.pipe.wrote || !u.readOnly
@@ -191,7 +192,7 @@ func (s *Server) snapshots(c *executor.Conn) bool {
 // before in the same unit is part of it: the shard's conversation, which has an
 // implicit transaction open, is taken along in a block.
 func (x *unitRun) unitSeveral(u use) error {
-	o := several.Options{Base: x.gucs.settings}
+	o := several.Options{Base: x.gucs.Settings}
 	// Of what was parsed or asked there, but not run, some shards have no snapshot.
 	unread := func(c *executor.Conn) bool { return !x.unit.executed && !x.srv.snapshots(c) }
 	switch c := x.pipe.Conn; {
@@ -199,7 +200,7 @@ func (x *unitRun) unitSeveral(u use) error {
 	case onSeveral(c):
 		x.used(u)
 		return nil
-	case x.pipe.virtual() || !x.pipe.wrote && (!(x.gucs.oneSnapshot() && x.pipe.dirty) || unread(c)):
+	case x.pipe.virtual() || !x.pipe.wrote && (!(x.gucs.OneSnapshot() && x.pipe.dirty) || unread(c)):
 		if err := x.leave(); err != nil {
 			return err
 		}
@@ -219,7 +220,7 @@ func (x *unitRun) unitSeveral(u use) error {
 			return x.shards.shardSaid(c, err)
 		}
 		x.tx.uses(c.Shard(), x.unit.version)
-		o.Adopted, o.Keep, o.Wrote = c, x.gucs.settings, x.pipe.wrote
+		o.Adopted, o.Keep, o.Wrote = c, x.gucs.Settings, x.pipe.wrote
 		wrote := x.pipe.wrote
 		x.pipe.Reset()
 		x.pipe.dirty, x.pipe.wrote = false, wrote
@@ -230,7 +231,7 @@ func (x *unitRun) unitSeveral(u use) error {
 			p.conn = c
 		}
 	}
-	c.SetSettings(x.gucs.settings)
+	c.SetSettings(x.gucs.Settings)
 	x.pipe.Conn = c
 	x.used(u)
 	return nil
@@ -250,7 +251,7 @@ func (x *prepared) goesSeveral(st *planner.Statement) bool {
 	if st.Kind == planner.Several || onSeveral(x.tx.conn) || x.onHeld(st) {
 		return true
 	}
-	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && txn.Atomic(x.gucs.settings) && x.tx.oneSnapshot() && !x.tx.serializable() {
+	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && txn.Atomic(x.gucs.Settings) && x.tx.oneSnapshot() && !x.tx.serializable() {
 		// All shards' snapshots are taken with its first statement.
 		return st.Kind == planner.OneShard || st.Kind == planner.DefaultShard || st.Kind == planner.AnyShard
 	}

@@ -94,9 +94,7 @@ func (s *Server) sessionInfos() []admin.SessionInfo {
 	infos := make([]admin.SessionInfo, len(all))
 	for i, x := range all {
 		info := admin.SessionInfo{PID: int64(x.pid), User: x.start.User, State: x.interrupts.stateName(), Started: x.began, Since: time.Unix(0, x.interrupts.since.Load())}
-		if p := x.gucs.application.Load(); p != nil {
-			info.Application = *p
-		}
+		info.Application = x.gucs.ApplicationName()
 		if p := x.shards.at.Load(); p != nil {
 			info.Shard = *p
 		}
@@ -262,9 +260,7 @@ func (x *session) activity(source string) map[string]any {
 	row["datname"], row["usename"], row["backend_type"] = Database, x.start.User, "client backend"
 	row["backend_start"], row["state_change"] = x.began.UTC().Format(stamp), time.Unix(0, x.interrupts.since.Load()).UTC().Format(stamp)
 	row["state"] = x.interrupts.stateName()
-	if p := x.gucs.application.Load(); p != nil {
-		row["application_name"] = *p
-	}
+	row["application_name"] = x.gucs.ApplicationName()
 	switch a := x.start.Remote.(type) {
 	case *net.TCPAddr:
 		row["client_addr"], row["client_port"] = a.IP.String(), a.Port

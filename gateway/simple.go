@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -74,7 +75,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	}
 	sql, x.stats.Unit, _ = trace.CutEnd(sql)
 	var err error
-	if x.shards.hint, err = hintOf(sql); err != nil {
+	if x.shards.hint, err = settings.HintOf(sql); err != nil {
 		return err
 	}
 	// A semicolon before the end: there may be several.
@@ -87,7 +88,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if rest, p, ok := trace.CutBegin(sql); ok {
 			sql, x.stats.Unit = rest, p
 		}
-		st, r, found, err := x.srv.ex.PlanText(&x.shards, &x.shaper, sql, x.gucs.settings, snap, private)
+		st, r, found, err := x.srv.ex.PlanText(&x.shards, &x.shaper, sql, x.gucs.Settings, snap, private)
 		if st, _, err = x.planKeyed(st, err, sql, snap, private); err != nil && len(whole) > len(sql) && sqlstate.CodeOf(err) != sqlstate.QueryCanceled {
 			if _, e := x.plan(whole); e != nil {
 				err = e // its position is in the whole text, where a semicolon may be too early
@@ -340,9 +341,9 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if err != nil {
 			return err
 		}
-		calls, err := x.gucs.setCalls(st, nil)
+		calls, err := x.gucs.Calls(st, nil)
 		if err == nil {
-			err = x.gucs.mayCall(st, calls)
+			err = x.gucs.MayCall(st, calls)
 		}
 		if err != nil {
 			return err
@@ -479,7 +480,7 @@ func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localRes
 	case planner.TxKind:
 		return &localResult{}, x.control(st)
 	case planner.SetKind:
-		if own(st.Set) && st.Set.Op == "show" {
+		if settings.Own(st.Set) && st.Set.Op == "show" {
 			return x.showOwn(st), nil
 		}
 		return &localResult{}, x.set(st)

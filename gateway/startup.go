@@ -13,10 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -342,7 +342,7 @@ func (a *arrival) register(ctx context.Context) (sess *session, err error) {
 	if err := a.served(); err != nil {
 		return nil, err
 	}
-	defaults, err := startSettings(a.start.Parameters, s.limits.SettingsBytes)
+	defaults, err := settings.OfStart(a.start.Parameters, s.limits.SettingsBytes)
 	if err != nil {
 		return nil, refusal{sqlstate.As(err)}
 	}
@@ -398,8 +398,8 @@ func (a *arrival) served() error {
 func (a *arrival) greet(sess *session) error {
 	out, m := wire.Begin(a.out, wire.Authentication)
 	out = wire.End(wire.AppendInt32(out, 0), m)
-	for _, name := range slices.Sorted(maps.Keys(sess.gucs.reported)) {
-		out = wire.AppendParameterStatus(out, name, sess.gucs.reported[name])
+	for _, name := range slices.Sorted(maps.Keys(sess.gucs.Reported)) {
+		out = wire.AppendParameterStatus(out, name, sess.gucs.Reported[name])
 	}
 	out, m = wire.Begin(out, wire.BackendKeyData)
 	out = wire.AppendInt32(out, int32(sess.pid))
@@ -448,115 +448,6 @@ func parseParameters(b []byte) (map[string]string, error) {
 	}
 }
 
-// startSettings turns the startup parameters into settings: what RESET goes back to.
-func startSettings(params map[string]string, bytesMax int) (*executor.Settings, error) {
-	var set *executor.Settings
-	add := func(name, value string) error {
-		name = strings.ToLower(name)
-		switch {
-		case !utf8.ValidString(value):
-			return sqlstate.New(sqlstate.InvalidParameterValue, "the value of the startup parameter %q is not UTF-8", name)
-		case !validName(name):
-			return unknownSetting(name)
-		case name == "transaction_isolation":
-			return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION ISOLATION LEVEL must be called before any query").WithHint("set default_transaction_isolation")
-		case name == "transaction_deferrable":
-			return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION [NOT] DEFERRABLE must be called before any query").WithHint("set default_transaction_deferrable")
-		case name == "transaction_read_only":
-			if _, ok := planner.ParseBool(value); !ok {
-				return sqlstate.New(sqlstate.InvalidParameterValue, "parameter \"transaction_read_only\" requires a Boolean value")
-			}
-			return nil // of a transaction that ends before the first statement
-		}
-		value = listOf(name, executor.QuoteLiteral(value), value)
-		if name == "datestyle" {
-			before, _ := set.Get(name)
-			value = executor.MergeDateStyle(before, value, "")
-		}
-		if err := checkSetting(name, value); err != nil {
-			return err
-		}
-		if name == "client_encoding" {
-			return nil // UTF8, checked: what every shard connection has
-		}
-		set = set.With(name, value)
-		if set.Size() > bytesMax {
-			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the startup parameters are over %d bytes", bytesMax)
-		}
-		return nil
-	}
-	options, err := splitOptions(params["options"])
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range options {
-		if err := add(strings.ReplaceAll(o[0], "-", "_"), o[1]); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(params)) {
-		switch {
-		case name == "user", name == "database", name == "options", name == "replication", strings.HasPrefix(name, "_pq_."):
-		default:
-			if err := add(name, params[name]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return set, nil
-}
-
-// splitOptions splits the startup parameter "options" into names and values:
-// "-c name=value" and "--name=value", a backslash quotes the next character.
-func splitOptions(v string) ([][2]string, error) {
-	var words []string
-	var w strings.Builder
-	in := false
-	for i := 0; i < len(v); i++ {
-		switch c := v[i]; {
-		case c == '\\' && i+1 < len(v):
-			i++
-			w.WriteByte(v[i])
-			in = true
-		case c == ' ' || c == '\t' || c == '\n':
-			if in {
-				words = append(words, w.String())
-				w.Reset()
-				in = false
-			}
-		default:
-			w.WriteByte(c)
-			in = true
-		}
-	}
-	if in {
-		words = append(words, w.String())
-	}
-	var out [][2]string
-	for i := 0; i < len(words); i++ {
-		o, before := words[i], "--"
-		switch {
-		case o == "-c" && i+1 < len(words):
-			i++
-			o, before = words[i], "-c "
-		case strings.HasPrefix(o, "--"):
-			o = o[2:]
-		case strings.HasPrefix(o, "-c") && o != "-c":
-			o, before = o[2:], "-c "
-		default:
-			return nil, sqlstate.New(sqlstate.SyntaxError, "invalid command-line argument for server process: %s", o).
-				WithHint("give settings as options='-c name=value'")
-		}
-		name, value, ok := strings.Cut(o, "=")
-		if !ok {
-			return nil, sqlstate.New(sqlstate.SyntaxError, "%s%s requires a value", before, o).
-				WithHint("give settings as options='-c name=value'")
-		}
-		out = append(out, [2]string{name, value})
-	}
-	return out, nil
-}
-
 // began is the settings of a session that begins now, with the search_path and the isolation level of its user, or of the
 // default shard, so that the router looks names up, and knows what a snapshot holds for, as the shards do.
 func (s *Server) began(ctx context.Context, set *executor.Settings) (*executor.Settings, error) {
@@ -564,55 +455,39 @@ func (s *Server) began(ctx context.Context, set *executor.Settings) (*executor.S
 	if err != nil {
 		return nil, err
 	}
-	return inherited(set)
-}
-
-// inherited are the settings with those of what their session began with that the router has to know.
-func inherited(set *executor.Settings) (*executor.Settings, error) {
-	_, given := set.Get("default_transaction_isolation")
-	if level := set.OwnIsolation(); level != "" && level != "read committed" && !given {
-		set = set.With("default_transaction_isolation", executor.QuoteLiteral(level))
-	}
-	path := set.OwnPath()
-	if _, given = set.Get("search_path"); given || path == "" {
-		return set, nil
-	}
-	if err := checkSetting("search_path", path); err != nil {
-		return nil, err
-	}
-	return set.With("search_path", path), nil
+	return settings.Inherited(set)
 }
 
 // inherit gives a session that began while the default shard could not be reached what it would have begun with, as soon as that is
 // known: at the beginning of a unit outside of transactions. The client is told of what changes by that.
 func (x *session) inherit() error {
-	if !x.gucs.early || x.tx.state != txNone || x.pipe.Conn != nil {
+	if !x.gucs.Early || x.tx.state != txNone || x.pipe.Conn != nil {
 		return nil
 	}
 	ctx, done := x.interrupts.waiting()
 	defer done()
-	settings, err := x.srv.ex.Begin(ctx, x.gucs.settings)
-	if err != nil || settings.BeganAs() == 0 {
+	next, err := x.srv.ex.Begin(ctx, x.gucs.Settings)
+	if err != nil || next.BeganAs() == 0 {
 		return nil // the statement says what it cannot reach
 	}
-	defaults, err := x.srv.ex.Begin(ctx, x.gucs.defaults)
+	defaults, err := x.srv.ex.Begin(ctx, x.gucs.Defaults)
 	if err != nil {
 		return err
 	}
-	if settings, err = inherited(settings); err != nil {
+	if next, err = settings.Inherited(next); err != nil {
 		return err
 	}
-	if defaults, err = inherited(defaults); err != nil {
+	if defaults, err = settings.Inherited(defaults); err != nil {
 		return err
 	}
-	now, err := x.srv.ex.ParametersOf(ctx, settings)
+	now, err := x.srv.ex.ParametersOf(ctx, next)
 	if err != nil {
 		return err
 	}
-	x.gucs.early, x.gucs.settings, x.gucs.defaults = false, settings, defaults
+	x.gucs.Inherit(next, defaults)
 	for _, name := range slices.Sorted(maps.Keys(now)) {
-		_, set := settings.Get(strings.ToLower(name))
-		if !set && name != "session_authorization" && x.gucs.reported[name] != now[name] {
+		_, set := next.Get(strings.ToLower(name))
+		if !set && name != "session_authorization" && x.gucs.Reported[name] != now[name] {
 			x.w.Parameter(name, now[name])
 		}
 	}

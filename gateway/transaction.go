@@ -7,7 +7,9 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/leaseuse"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/pgbackend"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -35,7 +37,7 @@ const (
 //
 //	failed: 25P02 until ROLLBACK, or ROLLBACK TO (saves). lost: conn broke, ROLLBACK alone is left.
 type transaction struct {
-	gucs        *gucs // the client's settings, which the transaction's end and savepoints take back
+	gucs        *settings.Session // the client's settings, which the transaction's end and savepoints take back
 	turn        *leaseuse.Turn
 	deferredMax int // of log
 
@@ -46,7 +48,7 @@ type transaction struct {
 	// begin is the text that begins it on a shard.
 	begin string
 	// base are the characteristics that it began with, before its statements named others: an error takes it back to them.
-	base modes
+	base settings.Modes
 	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the
 	// shard after begin. It goes on while the binding is weak.
 	log []string
@@ -88,7 +90,7 @@ type transaction struct {
 }
 
 type savepoint struct {
-	gucs     gucState
+	gucs     settings.Saved
 	ran      int // its ran at the time, as modes and readOnly are
 	modes    int
 	readOnly bool
@@ -97,19 +99,19 @@ type savepoint struct {
 // begins is for BEGIN, and for what begins one by itself.
 func (t *transaction) begins(state txState, text string) {
 	t.ends()
-	t.state, t.begin, t.base, t.weak = state, text, defaultModes(t.gucs.settings), true
-	t.gucs.begin()
+	t.state, t.begin, t.base, t.weak = state, text, settings.DefaultModes(t.gucs.Settings), true
+	t.gucs.Begin()
 }
 
 // fail marks the transaction as failed.
 func (t *transaction) fail() {
 	if !t.failed && t.state == txOpen {
-		var last *gucState
+		var last *settings.Saved
 		if n := t.saves.Len(); n > 0 {
 			s := t.saves.At(n - 1).gucs
 			last = &s
 		}
-		t.gucs.fail(last)
+		t.gucs.Fail(last)
 	}
 	t.failed = true
 	if t.schema != nil {
@@ -132,9 +134,9 @@ func (t *transaction) status() byte {
 // nothing that it did there shows.
 func (t *transaction) loose() bool { return t.weak && !t.lost && t.schema == nil }
 
-// oneSnapshot reports whether the transaction has one snapshot for all statements.
+// OneSnapshot reports whether the transaction has one snapshot for all statements.
 func (t *transaction) oneSnapshot() bool {
-	if t.gucs.oneSnapshot() && !strings.Contains(strings.ToUpper(t.begin), "ISOLATION") {
+	if t.gucs.OneSnapshot() && !strings.Contains(strings.ToUpper(t.begin), "ISOLATION") {
 		return true
 	}
 	for _, t := range append([]string{t.begin}, t.log...) {
@@ -148,7 +150,7 @@ func (t *transaction) oneSnapshot() bool {
 
 // serializable reports whether the transaction is to be SERIALIZABLE.
 func (t *transaction) serializable() bool {
-	if v, ok := t.gucs.settings.Get("default_transaction_isolation"); ok && strings.Contains(strings.ToLower(v), "serial") {
+	if v, ok := t.gucs.Settings.Get("default_transaction_isolation"); ok && strings.Contains(strings.ToLower(v), "serial") {
 		return true
 	}
 	for _, t := range append([]string{t.begin}, t.log...) {
@@ -187,7 +189,7 @@ func (t *transaction) uses(shard string, version uint64) {
 // waited tells the bound of a lock that the client did not set: in a transaction with a schema change.
 func (t *transaction) waited(err error) error {
 	var said *sqlstate.Error
-	if t.schema == nil || lockTimeout(t.gucs.settings) > 0 || !errors.As(err, &said) || said.Code != sqlstate.LockNotAvailable || said.Hint != "" || !strings.Contains(said.Message, "lock timeout") {
+	if t.schema == nil || settings.LockTimeout(t.gucs.Settings) > 0 || !errors.As(err, &said) || said.Code != sqlstate.LockNotAvailable || said.Hint != "" || !strings.Contains(said.Message, "lock timeout") {
 		return err
 	}
 	e := *said
@@ -201,4 +203,109 @@ func (t *transaction) ends() transaction {
 	was := *t
 	*t = transaction{gucs: t.gucs, turn: t.turn, deferredMax: t.deferredMax}
 	return was
+}
+
+// modesNow are the characteristics that the transaction has.
+func (t *transaction) modesNow() settings.Modes {
+	m := settings.ReadModes(t.begin).Over(t.base)
+	for _, text := range t.modes {
+		m = settings.ReadModes(text).Over(m)
+	}
+	return m
+}
+
+// late is PostgreSQL's error about modes that come after a transaction's first snapshot, for one that has no shard to
+// say so (check_XactIsoLevel and check_transaction_read_only in src/backend/commands/variable.c).
+func (t *transaction) late(m settings.Modes) error {
+	inside := t.saves.Len() > 0
+	if !t.snapped && !inside {
+		return nil
+	}
+	now := t.modesNow()
+	if now.Isolation == "" {
+		now.Isolation = "read committed"
+	}
+	switch {
+	case m.Isolation != "" && m.Isolation != now.Isolation && t.snapped:
+		return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION ISOLATION LEVEL must be called before any query")
+	case m.Isolation != "" && m.Isolation != now.Isolation:
+		return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction")
+	case m.Access == "read write" && now.Access == "read only" && inside:
+		return sqlstate.New(sqlstate.ActiveTransaction, "cannot set transaction read-write mode inside a read-only transaction")
+	case m.Access == "read write" && now.Access == "read only":
+		return sqlstate.New(sqlstate.ActiveTransaction, "transaction read-write mode must be set before any query")
+	}
+	return nil
+}
+
+// sightless are the tags of statements that shards run and that take no snapshot.
+var sightless = map[string]bool{"LOCK TABLE": true, "NOTIFY": true}
+
+// snaps reports whether PostgreSQL takes a snapshot to parse or run the statement (PlannedStmtRequiresSnapshot in
+// src/backend/tcop/pquery.c).
+func snaps(st *planner.Statement) bool {
+	switch st.Kind {
+	case planner.TxKind, planner.ListenKind, planner.Empty:
+		return false
+	case planner.SetKind:
+		return st.Set.Op == "set_config" || st.Set.Op == "discard"
+	}
+	return !sightless[st.Tag] && (st.Cursor == nil || st.Cursor.Op == "declare" || st.Cursor.Op == "close")
+}
+
+// chained are the characteristics of the transaction that follows one with AND CHAIN: those of the one that ends, or, where an
+// error has ended it, those that it began with. Where savepoints are rolled back with it, those before the first of them. What nothing
+// has named is PostgreSQL's default, whatever the session has made the default meanwhile (TBLOCK_ABORT_END,
+// TBLOCK_SUBABORT_PENDING in src/backend/access/transam/xact.c).
+func (t *transaction) chained(now *executor.Settings, committed bool) settings.Modes {
+	var m settings.Modes
+	switch {
+	case committed:
+		m = t.modesNow()
+	case t.saves.Len() > 0:
+		before := *t
+		before.modes = t.modes[:t.saves.At(0).modes]
+		m = before.modesNow()
+	case t.failed:
+		m = t.base
+	default:
+		m = t.modesNow()
+	}
+	changed := settings.DefaultModes(now)
+	if m.Isolation == "" && changed.Isolation != "" {
+		m.Isolation = "read committed"
+	}
+	if m.Access == "" && changed.Access != "" {
+		m.Access = "read write"
+	}
+	if m.Deferrable == "" && changed.Deferrable != "" {
+		m.Deferrable = "not deferrable"
+	}
+	return m
+}
+
+// bindable reports whether the transaction is on no shard yet.
+func (t *transaction) bindable() bool { return t.conn == nil && t.schema == nil }
+
+// deferring reports whether the shard that it comes to has yet to be told what is set.
+func (t *transaction) deferring() bool { return t.bindable() || t.weak }
+
+// rememberModes keeps a SET TRANSACTION for the shard that the transaction will come to.
+func (t *transaction) remember(text string) error {
+	if len(t.log) >= t.deferredMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(t.log))
+	}
+	if err := t.late(settings.ReadModes(text)); err != nil {
+		return err
+	}
+	t.log, t.modes = append(t.log, text), append(t.modes, text)
+	t.noteAccess(text)
+	return nil
+}
+
+// noteAccess takes up whether a SET TRANSACTION says READ ONLY or READ WRITE.
+func (t *transaction) noteAccess(text string) {
+	if access := settings.ReadModes(text).Access; access != "" {
+		t.readOnly = access == "read only"
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/txn"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -45,17 +46,17 @@ func (x *unitRun) reachInTx(shard string, u use) error {
 // bindTx begins the transaction on a shard, with what it did so far.
 func (x *unitRun) bindTx(shard string, u use) error {
 	x.tx.since = x.srv.ex.Snapshot()
-	c, err := x.shards.obtain(shard, u, x.gucs.before)
+	c, err := x.shards.obtain(shard, u, x.gucs.Before)
 	if err != nil {
 		return err
 	}
-	batched := u.batched && len(x.tx.log) == 0 && !hasModes(x.tx.begin)
+	batched := u.batched && len(x.tx.log) == 0 && !settings.HasModes(x.tx.begin)
 	if !batched {
 		if c, err = x.beginOn(c, u); err != nil {
 			return err
 		}
 	}
-	c.SetSettings(x.gucs.settings)
+	c.SetSettings(x.gucs.Settings)
 	x.tx.conn, x.pipe.Conn = c, c
 	if batched {
 		// An error of the BEGIN would make the shard skip the statement too: it
@@ -123,7 +124,7 @@ func (x *unitRun) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 		default:
 			x.srv.ex.Shun(shard)
 		}
-		if c, err = x.shards.obtain(shard, u, x.gucs.before); err != nil {
+		if c, err = x.shards.obtain(shard, u, x.gucs.Before); err != nil {
 			return nil, err
 		}
 	}
@@ -142,7 +143,7 @@ func (x *unitRun) unbind() {
 	if c == nil {
 		return
 	}
-	x.shards.endOn(c, x.gucs.before)
+	x.shards.endOn(c, x.gucs.Before)
 }
 
 // loseTx is for a transaction whose conversation broke.
@@ -176,7 +177,7 @@ func (x *unitRun) finishTx(committed bool) {
 	}
 	x.pipe.forget()
 	x.portals.Ended(nil)
-	x.gucs.end(committed)
+	x.gucs.End(committed)
 	for _, c := range t.bound {
 		// The schema change talked on it, and so did SETs whose end nobody followed.
 		c.Soil()
@@ -186,7 +187,7 @@ func (x *unitRun) finishTx(committed bool) {
 		c.Release()
 	}
 	if t.conn != nil {
-		t.conn.SetSettings(x.gucs.settings)
+		t.conn.SetSettings(x.gucs.Settings)
 		t.conn.Release()
 	}
 	if t.schema != nil {
@@ -282,23 +283,17 @@ func (x *commands) begin(st *planner.Statement) error {
 // beginModes makes the characteristics that a BEGIN names those of the transaction that is open already, if they come before its
 // first query.
 func (x *commands) beginModes(st *planner.Statement) error {
-	m := readModes(st.Text)
+	m := settings.ReadModes(st.Text)
 	switch {
-	case m == (modes{}):
+	case m == (settings.Modes{}):
 		return nil
-	case x.tx.bindable() && len(x.tx.log) == 0 && !x.tx.snapped && !hasModes(x.tx.begin):
+	case x.tx.bindable() && len(x.tx.log) == 0 && !x.tx.snapped && !settings.HasModes(x.tx.begin):
 		x.tx.begin, x.tx.readOnly = st.Text, st.Tx.ReadOnly
 		return nil
 	case x.tx.bindable():
-		return x.tx.remember("SET TRANSACTION " + m.list())
+		return x.tx.remember("SET TRANSACTION " + m.List())
 	}
-	return x.relayModes("SET TRANSACTION "+m.list(), true)
-}
-
-// hasModes reports whether a BEGIN has options.
-func hasModes(text string) bool {
-	t := strings.ToUpper(text)
-	return strings.Contains(t, "ISOLATION") || strings.Contains(t, "READ") || strings.Contains(t, "DEFERRABLE")
+	return x.relayModes("SET TRANSACTION "+m.List(), true)
 }
 
 // finish runs COMMIT and ROLLBACK.
@@ -339,9 +334,9 @@ func (x *commands) finish(st *planner.Statement) error {
 		return err
 	}
 	if st.Tx.Chain {
-		m := ended.chained(x.gucs.settings, committed)
-		x.tx.begins(txOpen, strings.TrimSpace("BEGIN "+m.list()))
-		x.tx.base, x.tx.readOnly = m, m.access == "read only"
+		m := ended.chained(x.gucs.Settings, committed)
+		x.tx.begins(txOpen, strings.TrimSpace("BEGIN "+m.List()))
+		x.tx.base, x.tx.readOnly = m, m.Access == "read only"
 	}
 	if commit && !committed {
 		x.w.complete("ROLLBACK")
@@ -381,7 +376,7 @@ func (x *unitRun) commitTx(commit bool) (committed bool, err error) {
 		// Nothing hangs on the answer: a lost connection has the same effect.
 		_ = c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) // a Conn that fails here fails below
 	}
-	x.interrupts.setCommitting(c, x.gucs.settings, x.pipe.Statements())
+	x.interrupts.setCommitting(c, x.gucs.Settings, x.pipe.Statements())
 	o, err := x.pipe.Run(executor.None, &out)
 	x.shards.setRunning(nil)
 	x.stats.Last, x.stats.Ran = x.srv.ending, 1
@@ -494,7 +489,7 @@ func (x *commands) setSavepoint(st *planner.Statement) error {
 	}
 	switch op {
 	case "savepoint":
-		t.saves.Set(st.Tx.Name, savepoint{gucs: x.gucs.save(), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
+		t.saves.Set(st.Tx.Name, savepoint{gucs: x.gucs.Save(), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
 		if t.saves.Len() > x.srv.limits.DeferredMax*10 {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", t.saves.Len())
 		}
@@ -512,13 +507,13 @@ func (x *commands) setSavepoint(st *planner.Statement) error {
 		x.portals.Released(at)
 	case "rollback to":
 		was := t.saves.At(at)
-		x.gucs.rollBack(was.gucs)
+		x.gucs.RollBack(was.gucs)
 		t.modes, t.readOnly = t.modes[:was.modes], was.readOnly
 		t.saves.RollBack(at)
 		x.portals.RolledBack(at)
 		t.failed = false
 		if t.conn != nil {
-			t.conn.SetSettings(x.gucs.onShards())
+			t.conn.SetSettings(x.gucs.OnShards())
 		}
 	}
 	return nil
@@ -569,7 +564,7 @@ func (x *commands) constraintsElsewhere() bool {
 	snap := x.srv.ex.Snapshot()
 	name := snap.State().DefaultShard
 	sh, ok := snap.Shard(name)
-	return ok && sh.Can().Catalogue && len(snap.Shards()) > 1 && !txn.Single(x.gucs.settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
+	return ok && sh.Can().Catalogue && len(snap.Shards()) > 1 && !txn.Single(x.gucs.Settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
 }
 
 // Messages of the extended protocol up to a Sync are one transaction. A shard knows of that by itself. What the router carries out is
@@ -631,7 +626,7 @@ func (x *unitRun) joinUnit() error {
 		return errWait
 	}
 	c := x.pipe.Conn
-	if c == nil || x.pipe.virtual() || !x.pipe.wrote && !(x.gucs.oneSnapshot() && x.pipe.dirty) {
+	if c == nil || x.pipe.virtual() || !x.pipe.wrote && !(x.gucs.OneSnapshot() && x.pipe.dirty) {
 		return x.leave()
 	}
 	if err := x.drain(); err != nil {

@@ -157,7 +157,7 @@ func (x *session) late(now time.Time) error {
 	if !x.unit.open || x.skip || x.unit.asked.IsZero() {
 		return nil
 	}
-	limit := x.interrupts.statementTimeout(x.gucs.settings)
+	limit := x.interrupts.statementTimeout(x.gucs.Settings)
 	if limit == 0 || now.Sub(x.unit.asked) < limit {
 		return nil
 	}

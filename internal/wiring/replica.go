@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/config"
 )
 
@@ -19,7 +19,7 @@ func failoverWait(cfg *config.Config) time.Duration {
 
 // readPolicy and replicaLag are the settings of those names as the gateway takes them.
 func readPolicy(cfg *config.Config) executor.ReadPolicy {
-	p, _ := gateway.ParseReadPolicy(cfg.ReadPolicy) // one of the choices
+	p, _ := settings.ParseReadPolicy(cfg.ReadPolicy) // one of the choices
 	return p
 }
 

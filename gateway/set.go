@@ -2,115 +2,21 @@ package gateway
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// checkSetting refuses settings under which the router would read a statement
-// otherwise than the shard, or that belong to the router.
-func checkSetting(name, value string) error {
-	if planner.OwnSetting(name) {
-		if value == "" {
-			return nil
-		}
-		return checkOwn(name, value)
-	}
-	if strings.HasPrefix(name, "cleave.") {
-		return unknownSetting(name).
-			WithHint("settings that begin with \"cleave.\" are the router's own; a shard key is declared with CREATE TABLE ... WITH (cleave.shard_key = '...')")
-	}
-	if value == "" {
-		return nil // the default, which the shards' own configuration decides
-	}
-	if err := planner.CheckSetting(name, value); err != nil {
-		return err
-	}
-	switch name {
-	case "client_encoding", "names":
-		encoding := encodingName(value)
-		switch {
-		case encoding == "utf8", encoding == "unicode", encoding == "auto", encoding == "default":
-		case !encodings[encoding]:
-			return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"client_encoding\": \"%s\"", strings.Trim(value, "'"))
-		default:
-			return sqlstate.Refusal("CLV-1218", "client_encoding must be UTF8").
-				WithHint("SET client_encoding TO 'UTF8', at the start client_encoding=UTF8 (PGCLIENTENCODING), and convert in the client")
-		}
-	case "search_path":
-		if executor.DiffersByVersion(value) {
-			return sqlstate.Refusal("CLV-1219", "a vertical tab in search_path is not supported: versions of PostgreSQL read it otherwise").
-				WithHint("put spaces between the names")
-		}
-		if slices.Contains(executor.SplitPath(value), planner.InternalSchema) {
-			return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", planner.InternalSchema).
-				WithHint("the router keeps its own objects there")
-		}
-	case "session_authorization":
-		return sqlstate.Refusal("CLV-1220", "SET SESSION AUTHORIZATION is not supported").
-			WithHint("SET ROLE works, or connect as the other user")
-	}
-	return nil
-}
-
-func unknownSetting(name string) *sqlstate.Error {
-	return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter \"%s\"", name)
-}
-
-// encodings are the names of PostgreSQL's other encodings, as encodingName writes them.
-var encodings = func() map[string]bool {
-	set := map[string]bool{}
-	for _, name := range strings.Fields(`abc alt big5 euccn eucjis2004 eucjp euckr euctw gb18030 gbk johab koi8 koi8r koi8u mskanji muleinternal
-		shiftjis shiftjis2004 sjis sqlascii tcvn tcvn5712 uhc vscii win`) {
-		set[name] = true
-	}
-	for n := 1; n <= 16; n++ {
-		set["iso8859"+strconv.Itoa(n)], set["latin"+strconv.Itoa(n)] = n != 11 && n != 12, n <= 10
-	}
-	for _, page := range strings.Fields("866 874 932 936 949 950 1250 1251 1252 1253 1254 1255 1256 1257 1258") {
-		set["win"+page], set["windows"+page] = true, true
-	}
-	return set
-}()
-
-// encodingName is the name of an encoding by its letters and digits alone, which is how PostgreSQL compares them.
-func encodingName(value string) string {
-	return strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			return c
-		}
-		return -1
-	}, strings.ToLower(value))
-}
-
-// listOf is the value of a list of names that is given as one text, or the literal where the setting is none.
-func listOf(name, literal, text string) string {
-	if name == "search_path" || name == "temp_tablespaces" {
-		return executor.Text(text)
-	}
-	return literal
-}
-
-func validName(name string) bool {
-	if name == "" || len(name) > 200 {
-		return false
-	}
-	for _, c := range name {
-		if !(c == '_' || c == '.' || c == '$' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 0x80) {
-			return false
-		}
-	}
-	return true
-}
-
 // relayedSet reports whether a shard answers the statement itself (SHOW,
 // set_config), as opposed to SET and RESET, whose only answer is a tag.
 func relayedSet(st *planner.Statement) bool {
-	if st.Kind != planner.SetKind || own(st.Set) {
+	if st.Kind != planner.SetKind || settings.Own(st.Set) {
 		return false
 	}
 	switch st.Set.Op {
@@ -135,7 +41,7 @@ func (x *prepared) reachForSet() error {
 
 // relaySet runs SHOW and set_config of a simple query.
 func (x *commands) relaySet(st *planner.Statement) error {
-	if onlySets(st) {
+	if settings.OnlySets(st) {
 		return x.relayOnlySets(st)
 	}
 	if err := x.reachForSet(); err != nil {
@@ -151,21 +57,15 @@ func (x *commands) relaySet(st *planner.Statement) error {
 	return nil
 }
 
-// isOn reads the SQL text of a setting that is on or off.
-func isOn(value string) bool {
-	on, _ := planner.ParseBool(strings.Trim(value, "'"))
-	return on
-}
-
 // adopt makes settings that a shard has accepted the session's.
 func (x *unitRun) adopt(st *planner.Statement, next, keep *executor.Settings) {
 	x.unit.effects = true
-	x.gucs.adopt(next, keep)
+	x.gucs.Adopt(next, keep)
 	if c := x.pipe.Conn; c != nil && !x.pipe.virtual() {
-		c.SetSettings(x.gucs.onShards())
+		c.SetSettings(x.gucs.OnShards())
 	}
 	if x.tx.state == txNone {
-		x.gucs.settings = keep
+		x.gucs.Settings = keep
 	} else if x.tx.deferring() {
 		x.tx.log = append(x.tx.log, st.Text)
 	}
@@ -178,10 +78,10 @@ func (x *commands) set(st *planner.Statement) error {
 	if s.Op == "discard" {
 		return x.discard(st)
 	}
-	if own(s) {
+	if settings.Own(s) {
 		return x.setOwn(st)
 	}
-	next, keep, err := x.gucs.after(s)
+	next, keep, err := x.gucs.After(s)
 	if err != nil {
 		return err
 	}
@@ -193,7 +93,7 @@ func (x *commands) set(st *planner.Statement) error {
 	}
 	// RESET goes back to the startup parameters, which the shard does not know
 	// as such: it gets the difference.
-	resets := x.gucs.resets(s)
+	resets := x.gucs.Resets(s)
 	if s.Local && resets && x.tx.state == txNone {
 		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
 	}
@@ -226,7 +126,7 @@ func (x *commands) trySet(st *planner.Statement, next, keep *executor.Settings) 
 		}
 	}
 	u := use{readOnly: true, weak: true, roam: brief}
-	c, err := x.shards.obtain(x.srv.ex.Snapshot().State().DefaultShard, u, x.gucs.before)
+	c, err := x.shards.obtain(x.srv.ex.Snapshot().State().DefaultShard, u, x.gucs.Before)
 	if err != nil {
 		return err
 	}
@@ -258,33 +158,6 @@ func (x *commands) trySet(st *planner.Statement, next, keep *executor.Settings) 
 	return nil
 }
 
-// statementTimeout reads the setting of that name as the shard would; 0 is none.
-func statementTimeout(s *executor.Settings) time.Duration {
-	return settingDuration(s.Value("statement_timeout"))
-}
-
-// lockTimeout reads the setting of that name; 0 is none.
-func lockTimeout(s *executor.Settings) time.Duration {
-	return settingDuration(s.Value("lock_timeout"))
-}
-
-// settingDuration reads a time as PostgreSQL does, milliseconds without a unit;
-// 0 for none, for what cannot be read and for more than 24 days.
-func settingDuration(v string) time.Duration {
-	v = strings.ToLower(strings.TrimSpace(strings.Trim(strings.TrimSpace(v), "'")))
-	digits := strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyz ")
-	n, err := strconv.ParseFloat(digits, 64)
-	if err != nil || n <= 0 {
-		return 0
-	}
-	units := map[string]time.Duration{"us": time.Microsecond, "": time.Millisecond, "ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
-	unit, ok := units[strings.TrimSpace(v[len(digits):])]
-	if !ok || n*float64(unit) > float64(24*24*time.Hour) {
-		return 0 // longer than the router lets anything run
-	}
-	return time.Duration(n * float64(unit))
-}
-
 // changeTo gives the session's conversation other settings and tells the client
 // what that changed.
 func (x *commands) changeTo(st *planner.Statement, next, keep *executor.Settings) error {
@@ -298,9 +171,9 @@ func (x *commands) changeTo(st *planner.Statement, next, keep *executor.Settings
 		return err
 	}
 	c := x.pipe.Conn
-	list := c.LastingChanges(x.gucs.onShardsAs(next), x.gucs.keep, keep)
+	list := c.LastingChanges(x.gucs.OnShardsAs(next), x.gucs.Keep, keep)
 	if st.Set != nil && st.Set.Local { // nil for SET SESSION CHARACTERISTICS
-		list = c.LocalChanges(x.gucs.onShardsAs(next))
+		list = c.LocalChanges(x.gucs.OnShardsAs(next))
 	}
 	changes := strings.Join(list, ";")
 	if x.tx.state == txNone {
@@ -355,7 +228,7 @@ func (x *commands) discard(st *planner.Statement) error {
 		x.held.CloseAll()
 		x.listener.UnlistenAll()
 		x.shards.unpin()
-		return x.changeTo(st, x.gucs.defaults, x.gucs.defaults)
+		return x.changeTo(st, x.gucs.Defaults, x.gucs.Defaults)
 	}
 	switch {
 	case st.Set.What == "sequences":
@@ -422,9 +295,9 @@ func (x *commands) setCharacteristics(st *planner.Statement) error {
 			settings = append(settings, [2]string{"default_transaction_deferrable", "on"})
 		}
 	}
-	next, keep := x.gucs.settings, x.gucs.settings
+	next, keep := x.gucs.Settings, x.gucs.Settings
 	if x.tx.state != txNone {
-		keep = x.gucs.keep
+		keep = x.gucs.Keep
 	}
 	for _, s := range settings {
 		next, keep = next.With(s[0], s[1]), keep.With(s[0], s[1])
@@ -434,3 +307,262 @@ func (x *commands) setCharacteristics(st *planner.Statement) error {
 
 // textOf is a value as text, nil for NULL.
 func textOf(s string) []byte { return append(make([]byte, 0, len(s)), s...) }
+
+// setOwn runs SET and RESET of the router's own settings.
+func (x *commands) setOwn(st *planner.Statement) error {
+	next, keep, err := x.gucs.After(st.Set)
+	if err != nil {
+		return err
+	}
+	if err := x.drain(); err != nil {
+		return err
+	}
+	x.unit.effects = true
+	switch {
+	case x.tx.state != txNone:
+		x.gucs.Settings, x.gucs.Keep = next, keep
+	case st.Set.Local:
+		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
+	default:
+		x.gucs.Settings = keep
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// showOwn answers SHOW of the router's own settings.
+func (x *commands) showOwn(st *planner.Statement) *localResult {
+	name := strings.ToLower(st.Set.Name)
+	hint := x.shards.hint
+	x.shards.hint = settings.ReadHint{}
+	r := x.shards.rule()
+	x.shards.hint = hint
+	v := settings.OwnDefault(name)
+	if v == "" {
+		v = x.srv.several.Defaults().Show(name)
+	}
+	switch name {
+	case settings.ReadPolicy:
+		v = settings.PolicyName(r.Policy)
+	case settings.MaxReplicaLag:
+		v = "-1"
+		if r.LagMax >= 0 {
+			v = r.LagMax.String()
+		}
+	case settings.HoldTimeout:
+		v = x.shards.holdTimeout().String()
+	default:
+		if set, ok := x.gucs.Settings.Get(name); ok {
+			v = settings.Unquoted(set)
+		}
+	}
+	return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(v)}}, tag: "SHOW"}
+}
+
+// took makes what the calls of a statement have set the session's.
+func (x *commands) took(st *planner.Statement, calls []settings.Call) error {
+	if x.tx.state == txNone { // SET LOCAL has ended with the statement
+		calls = slices.DeleteFunc(slices.Clone(calls), func(c settings.Call) bool { return c.Local })
+	}
+	if !settings.OnlySets(st) {
+		var err error
+		if calls, err = x.shards.learnSet(calls); err != nil {
+			return err
+		}
+	}
+	next, keep, err := x.gucs.Called(calls)
+	if err == nil {
+		x.adoptCalls(calls, next, keep)
+	}
+	return err
+}
+
+// learnSet asks the statement's shard what the settings of calls are now, and returns the calls with those as their values. Whether a call was
+// made does not matter: the setting is what it is, unless SET LOCAL and SET differ, see alikeCalls.
+func (b *shardConns) learnSet(calls []settings.Call) ([]settings.Call, error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	calls = slices.Clone(calls)
+	var list []string
+	for _, c := range calls {
+		list = append(list, "pg_catalog.current_setting("+executor.QuoteLiteral(c.Name)+", true)")
+	}
+	sql := "SELECT " + strings.Join(list, ", ")
+	res, err := (*engine.Result)(nil), error(nil)
+	if c, ok := b.pipe.Conn.Conn.(*several.Conn); ok {
+		res, err = c.AskSetter(sql)
+	} else {
+		res, err = b.exec(b.pipe.Conn, sql)
+	}
+	if err != nil {
+		return nil, b.shardSaid(b.pipe.Conn, err)
+	}
+	if len(res.Rows) != 1 || len(res.Rows[0]) != len(calls) {
+		b.pipe.Conn.Break()
+		return nil, sqlstate.New(sqlstate.InternalError, "a shard did not say what its settings are")
+	}
+	set := calls[:0]
+	for i, v := range res.Rows[0] {
+		if !v.Null { // else no call was made, and it was never set
+			set = append(set, calls[i].Said(v.String))
+		}
+	}
+	return set, nil
+}
+
+// adoptCalls makes settings that a shard has accepted the session's.
+func (x *commands) adoptCalls(calls []settings.Call, next, keep *executor.Settings) {
+	x.unit.effects = true
+	if x.tx.state == txNone {
+		next = keep
+	}
+	x.gucs.Adopt(next, keep)
+	if c := x.pipe.Conn; c != nil && !x.pipe.virtual() {
+		c.SetSettings(x.gucs.OnShards())
+	}
+	if x.tx.state != txNone && x.tx.deferring() {
+		for _, c := range calls {
+			of := keep
+			if c.Local {
+				of = next
+			}
+			x.tx.log = append(x.tx.log, of.Statement(c.Name, c.Local))
+		}
+	}
+}
+
+// relayOnlySets runs a SELECT of nothing but set_config() of a simple query.
+func (x *commands) relayOnlySets(st *planner.Statement) error {
+	calls, err := x.gucs.Calls(st, nil)
+	if err != nil {
+		return err
+	}
+	if err := x.gucs.MayCall(st, calls); err != nil {
+		return err
+	}
+	text, err := x.gucs.WithStarts(st, calls)
+	if err != nil {
+		return err
+	}
+	if err := x.reachForSet(); err != nil {
+		return err
+	}
+	x.pipe.Query(text)
+	if _, err := x.converse(executor.None); err != nil {
+		return placed(err, text, st.Text)
+	}
+	if err := x.took(st, calls); err != nil {
+		return err
+	}
+	if x.tx.state == txNone {
+		x.pipe.release()
+	}
+	return nil
+}
+
+// relaySets runs a statement of a simple query that calls set_config() inside.
+func (x *commands) relaySets(st *planner.Statement, calls []settings.Call, sql string) error {
+	x.pipe.Query(sql)
+	if _, err := x.converse(executor.None); err != nil {
+		return err
+	}
+	if err := x.took(st, calls); err != nil {
+		return err
+	}
+	if x.pipe.outside() {
+		x.pipe.release()
+	}
+	return nil
+}
+
+// startParams is the body of a Bind in which parameters that mean the session's start are what it is.
+func (x *prepared) startParams(st *planner.Statement, calls []settings.Call, rest []byte) ([]byte, error) {
+	values, changed, err := x.gucs.StartValues(st, calls, x.args.Values)
+	if err != nil || !changed {
+		return rest, err
+	}
+	return x.withValues(rest, values), nil
+}
+
+// boundCalls is Calls for a Bind, whose body it may change.
+func (x *prepared) boundCalls(st *planner.Statement, rest []byte) ([]settings.Call, []byte, error) {
+	if len(st.Sets) == 0 {
+		return nil, rest, nil
+	}
+	calls, err := x.gucs.Calls(st, &x.args)
+	if err != nil {
+		return nil, rest, err
+	}
+	if err := x.gucs.MayCall(st, calls); err != nil {
+		return nil, rest, err
+	}
+	rest, err = x.startParams(st, calls, rest)
+	return calls, rest, err
+}
+
+// setTransaction runs SET TRANSACTION inside a block.
+func (x *commands) setTransaction(st *planner.Statement) error {
+	if st.Tx.Session {
+		return x.setCharacteristics(st)
+	}
+	if x.tx.state == txNone {
+		if what := "SET TRANSACTION"; !st.Tx.Setting || st.Tx.Local {
+			if st.Tx.Local {
+				what = "SET LOCAL"
+			}
+			x.w.warning(sqlstate.NoActiveTransaction, what+" can only be used in transaction blocks")
+		}
+		x.w.complete(st.Tag)
+		return nil
+	}
+	if x.tx.failed {
+		return inFailed()
+	}
+	if !x.tx.bindable() {
+		return x.relayModes(st.Text, false)
+	}
+	if err := x.tx.remember(st.Text); err != nil {
+		return err
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// relayModes runs a SET TRANSACTION on the transaction's shard. Its answer goes to the client, unless it is the router's own.
+func (x *commands) relayModes(text string, own bool) error {
+	if x.tx.schema != nil {
+		return sqlstate.Refusal("CLV-1017", "SET TRANSACTION after a schema change is not supported").
+			WithHint("give the options with BEGIN")
+	}
+	if x.tx.lost {
+		return inFailed()
+	}
+	if x.tx.weak || x.tx.apart || onSeveral(x.tx.conn) { // one of several has not begun everywhere, or nowhere yet
+		if err := x.tx.late(settings.ReadModes(text)); err != nil {
+			return err
+		}
+	}
+	x.pipe.Conn = x.tx.conn
+	if x.tx.weak {
+		x.tx.weak = false
+		x.tx.uses(x.tx.conn.Shard(), x.unit.version)
+	}
+	x.pipe.sending(anchored)
+	var err error
+	if own {
+		if err = x.drain(); err == nil {
+			if _, err = x.shards.exec(x.tx.conn, text); err != nil {
+				err = x.shards.shardSaid(x.tx.conn, err)
+			}
+		}
+	} else {
+		x.pipe.Query(text)
+		_, err = x.converse(executor.None)
+	}
+	if err == nil && len(x.tx.modes) < x.srv.limits.DeferredMax {
+		x.tx.modes = append(x.tx.modes, text)
+		x.tx.noteAccess(text)
+	}
+	return err
+}

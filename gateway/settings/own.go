@@ -1,4 +1,4 @@
-package gateway
+package settings
 
 import (
 	"strings"
@@ -21,9 +21,9 @@ type ownSetting struct {
 
 // ownSettings are all of them, by name; planner.OwnSetting knows the names.
 var ownSettings = map[string]ownSetting{
-	readPolicySetting: {want: "primary, replica or nearest", ok: func(v string) bool { _, ok := ParseReadPolicy(v); return ok }},
-	lagMaxSetting:     {want: "a time such as '500ms' or '10s', or -1 for no bound", ok: func(v string) bool { _, ok := ParseReplicaLag(v); return ok }},
-	traceparentSetting: {want: "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+	ReadPolicy:    {want: "primary, replica or nearest", ok: func(v string) bool { _, ok := ParseReadPolicy(v); return ok }},
+	MaxReplicaLag: {want: "a time such as '500ms' or '10s', or -1 for no bound", ok: func(v string) bool { _, ok := ParseReplicaLag(v); return ok }},
+	Traceparent: {want: "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		ok: func(v string) bool { _, ok := trace.ParseParent(v); return ok || v == "" }},
 	limits.ScatterSetting:     {want: "on or off", ok: func(v string) bool { _, ok := planner.ParseBool(v); return ok }},
 	limits.ShardsMaxSetting:   {want: "a number of shards, 0 for no bound", ok: isNumber},
@@ -32,7 +32,7 @@ var ownSettings = map[string]ownSetting{
 	limits.TimeoutSetting:     {want: "a time such as '500ms' or '10s', 0 for no bound", ok: func(v string) bool { _, ok := limits.Duration(v); return ok }},
 	limits.GatherRowsSetting:  {want: "a number of rows, 0 for the default", ok: isNumber},
 	limits.GatherBytesSetting: {want: "a size such as '1GB', 0 for the default", ok: isSize},
-	holdSetting:               {want: "a time such as '500ms' or '10s', 0 for not at all", ok: func(v string) bool { _, ok := limits.Duration(v); return ok }},
+	HoldTimeout:               {want: "a time such as '500ms' or '10s', 0 for not at all", ok: func(v string) bool { _, ok := limits.Duration(v); return ok }},
 	"cleave.read_consistency": {want: "'shard' or 'atomic'", otherwise: "shard", ok: oneOf("shard", "atomic")},
 	"cleave.transaction_mode": {want: "'multi' or 'single'", otherwise: "multi", ok: oneOf("multi", "single")},
 	limits.DeadlockSetting:    {want: "a time such as '200ms' or '1s', at least 10ms", ok: func(v string) bool { d, ok := limits.Duration(v); return ok && d >= limits.DeadlockTimeoutMin }},
@@ -61,15 +61,18 @@ func oneOf(values ...string) func(string) bool {
 
 // checkOwn judges the value of one of the router's own settings.
 func checkOwn(name, value string) error {
-	v, s := unquoted(value), ownSettings[name]
+	v, s := Unquoted(value), ownSettings[name]
 	if s.ok == nil || !s.ok(v) {
 		return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter %q: %s", name, executor.QuoteLiteral(v)).WithHint("%s takes %s", name, s.want)
 	}
 	return nil
 }
 
-// own reports whether the statement is about one of the router's own settings.
-func own(s *planner.Set) bool {
+// OwnDefault is what SHOW answers where the session has not set it; "" is the router's own default.
+func OwnDefault(name string) string { return ownSettings[name].otherwise }
+
+// Own reports whether the statement is about one of the router's own settings.
+func Own(s *planner.Set) bool {
 	if s == nil {
 		return false
 	}
@@ -80,53 +83,5 @@ func own(s *planner.Set) bool {
 	return false
 }
 
-// setOwn runs SET and RESET of the router's own settings.
-func (x *commands) setOwn(st *planner.Statement) error {
-	next, keep, err := x.gucs.after(st.Set)
-	if err != nil {
-		return err
-	}
-	if err := x.drain(); err != nil {
-		return err
-	}
-	x.unit.effects = true
-	switch {
-	case x.tx.state != txNone:
-		x.gucs.settings, x.gucs.keep = next, keep
-	case st.Set.Local:
-		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
-	default:
-		x.gucs.settings = keep
-	}
-	x.w.complete(st.Tag)
-	return nil
-}
-
-// showOwn answers SHOW of the router's own settings.
-func (x *commands) showOwn(st *planner.Statement) *localResult {
-	name := strings.ToLower(st.Set.Name)
-	hint := x.shards.hint
-	x.shards.hint = readHint{}
-	r := x.shards.rule()
-	x.shards.hint = hint
-	v := ownSettings[name].otherwise
-	if v == "" {
-		v = x.srv.several.Defaults().Show(name)
-	}
-	switch name {
-	case readPolicySetting:
-		v = policyNames[r.policy]
-	case lagMaxSetting:
-		v = "-1"
-		if r.lagMax >= 0 {
-			v = r.lagMax.String()
-		}
-	case holdSetting:
-		v = x.shards.holdTimeout().String()
-	default:
-		if set, ok := x.gucs.settings.Get(name); ok {
-			v = unquoted(set)
-		}
-	}
-	return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(v)}}, tag: "SHOW"}
-}
+// HoldTimeout bounds how long a statement waits.
+const HoldTimeout = "cleave.hold_timeout"
