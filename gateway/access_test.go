@@ -31,6 +31,7 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -98,14 +99,14 @@ func (a *authority) issue(name, common string, until time.Duration) {
 	a.write(name+".key", "EC PRIVATE KEY", der)
 }
 
-func (a *authority) server(clientCA string) *gateway.TLS {
+func (a *authority) server(clientCA string) *arrival.TLS {
 	a.t.Helper()
 	a.issue("server", "router", time.Hour)
-	files := gateway.TLSFiles{Certificate: a.path("server.crt"), Key: a.path("server.key")}
+	files := arrival.TLSFiles{Certificate: a.path("server.crt"), Key: a.path("server.key")}
 	if clientCA != "" {
 		files.ClientCA = a.path(clientCA)
 	}
-	s, err := gateway.LoadTLS(files)
+	s, err := arrival.LoadTLS(files)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func addUser(t *testing.T, cl *cluster, name string, role access.Role) {
 	}
 }
 
-func passwords(u *access.Users) gateway.Authenticate { return gateway.Password(u, nil) }
+func passwords(u *access.Users) arrival.Authenticate { return arrival.Password(u, nil) }
 
 // try connects with pgx and returns the SQLSTATE, "" for success.
 func (c *cluster) try(t *testing.T, user, password, options string) string {
@@ -283,7 +284,7 @@ func TestRequiredTLSAndCertificates(t *testing.T) {
 	stranger := newAuthority(t)
 	stranger.issue("bob", "bob", time.Hour)
 	cl := start(t, config{shards: 1, tls: a.server("ca.crt"), tlsOnly: true,
-		auth: func(u *access.Users) gateway.Authenticate { return gateway.Certificate(u, nil) }})
+		auth: func(u *access.Users) arrival.Authenticate { return arrival.Certificate(u, nil) }})
 	addUser(t, cl, "bob", access.Admin)
 	with := func(from *authority, name string) string {
 		return "sslmode=require&sslcert=" + from.path(name+".crt") + "&sslkey=" + from.path(name+".key")
@@ -312,8 +313,8 @@ func TestRequiredTLSAndCertificates(t *testing.T) {
 }
 
 func TestNetworksAreTrusted(t *testing.T) {
-	cl := start(t, config{shards: 1, auth: func(u *access.Users) gateway.Authenticate {
-		return gateway.Password(u, gateway.TrustNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}))
+	cl := start(t, config{shards: 1, auth: func(u *access.Users) arrival.Authenticate {
+		return arrival.Password(u, arrival.TrustNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}))
 	}})
 	if got := cl.try(t, "anybody", "", "sslmode=disable"); got != "" {
 		t.Errorf("a client of a trusted network: %s", got)
@@ -323,8 +324,8 @@ func TestNetworksAreTrusted(t *testing.T) {
 func TestCertificateIsRenewed(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("server", "router", -time.Hour) // expired
-	files := gateway.TLSFiles{Certificate: a.path("server.crt"), Key: a.path("server.key")}
-	s, err := gateway.LoadTLS(files)
+	files := arrival.TLSFiles{Certificate: a.path("server.crt"), Key: a.path("server.key")}
+	s, err := arrival.LoadTLS(files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,9 +361,9 @@ func TestCertificateIsRenewed(t *testing.T) {
 	if out, err := psql(t, fmt.Sprintf("host=%s port=%s dbname=cleave user=bob sslmode=require channel_binding=require", host, port), []string{"PGPASSWORD=bobbob"}, "SELECT 1"); err != nil {
 		t.Error(out)
 	}
-	for _, bad := range []gateway.TLSFiles{{Certificate: a.path("none.crt"), Key: files.Key}, {Certificate: files.Certificate, Key: files.Certificate},
+	for _, bad := range []arrival.TLSFiles{{Certificate: a.path("none.crt"), Key: files.Key}, {Certificate: files.Certificate, Key: files.Certificate},
 		{Certificate: files.Certificate, Key: files.Key, ClientCA: files.Key}} {
-		if _, err := gateway.LoadTLS(bad); sqlstate.CodeOf(err) != sqlstate.ConfigFileError {
+		if _, err := arrival.LoadTLS(bad); sqlstate.CodeOf(err) != sqlstate.ConfigFileError {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

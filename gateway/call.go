@@ -65,7 +65,7 @@ func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult
 		return nil, err
 	}
 	if f.Changes {
-		if err := x.id.mayAdminister("function cleave." + c.Function); err != nil {
+		if err := x.id.MayAdminister("function cleave." + c.Function); err != nil {
 			return nil, err
 		}
 	}

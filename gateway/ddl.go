@@ -57,7 +57,7 @@ func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
 		return "", sqlstate.Refusal("CLV-0803", "a temporary table in one statement with others is not supported").
 			WithHint("use one statement for each")
 	}
-	if err := x.id.mayChangeSchema(st.Tag); err != nil {
+	if err := x.id.MayChangeSchema(st.Tag); err != nil {
 		return "", err
 	}
 	if st.DDL.Concurrent {
@@ -219,7 +219,7 @@ func (x *commands) joinSchema(alone bool) error {
 // beginSchema makes the transaction a schema change. alone: it holds nothing but a statement that no transaction can hold.
 func (x *commands) beginSchema(alone bool) error {
 	if x.id.Login != nil {
-		return x.id.denied("a schema change", access.Admin) // its conversations are not this user's
+		return x.id.Denied("a schema change", access.Admin) // its conversations are not this user's
 	}
 	if onSeveral(x.tx.conn) && slices.ContainsFunc(x.tx.modes, namesConstraints) {
 		return errConstraints()

@@ -24,6 +24,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/planner"
@@ -61,9 +62,9 @@ type config struct {
 	slow     time.Duration
 	log      *slog.Logger
 	tracer   *trace.Tracer
-	tls      *gateway.TLS
+	tls      *arrival.TLS
 	// auth makes how clients are let in of the cluster's users; nil is trust.
-	auth    func(*access.Users) gateway.Authenticate
+	auth    func(*access.Users) arrival.Authenticate
 	tlsOnly bool
 	// passThrough has the shards check passwords.
 	passThrough bool
@@ -114,7 +115,7 @@ func start(t testing.TB, c config) *cluster {
 		options.Authenticate = c.auth(options.Users)
 	}
 	if c.passThrough {
-		options.Authenticate = gateway.PassThrough(cl.ex, nil)
+		options.Authenticate = arrival.PassThrough(cl.ex, nil)
 	}
 	if c.recovers {
 		options.Transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: cl.ex, Metrics: cl.metrics})

@@ -19,7 +19,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/txn"
-	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/waitfor"
@@ -350,18 +350,18 @@ func usersShareAPool(t *testing.T, url string) {
 // TestPasswordsNeedAChannel: over a network nobody is asked for a password in
 // clear text without TLS.
 func TestPasswordsNeedAChannel(t *testing.T) {
-	auth := gateway.PassThrough(nil, nil)
+	auth := arrival.PassThrough(nil, nil)
 	asked := errors.New("asked")
 	ask := func(uint32, []byte, bool) ([]byte, error) { return nil, asked }
 	far, near := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 	for _, c := range []struct {
-		start gateway.Startup
+		start arrival.Startup
 		asks  bool
 	}{
-		{gateway.Startup{User: "bob", Remote: far}, false},
-		{gateway.Startup{User: "bob", Remote: far, Channel: gateway.Channel{TLS: true}}, true},
-		{gateway.Startup{User: "bob", Remote: near}, true},
-		{gateway.Startup{User: "bob", Remote: &net.UnixAddr{Name: "/tmp/s", Net: "unix"}}, true},
+		{arrival.Startup{User: "bob", Remote: far}, false},
+		{arrival.Startup{User: "bob", Remote: far, Channel: arrival.Channel{TLS: true}}, true},
+		{arrival.Startup{User: "bob", Remote: near}, true},
+		{arrival.Startup{User: "bob", Remote: &net.UnixAddr{Name: "/tmp/s", Net: "unix"}}, true},
 	} {
 		_, err := auth(context.Background(), c.start, ask)
 		if errors.Is(err, asked) != c.asks {

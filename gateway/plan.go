@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/leaseuse"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
@@ -20,7 +21,7 @@ import (
 type planning struct {
 	ex       *executor.Executor
 	turn     *leaseuse.Turn
-	id       *Identity
+	id       *arrival.Identity
 	gucs     *settings.Session
 	tx       *transaction
 	shards   *shardConns
@@ -49,7 +50,7 @@ func (p *planning) plan(sql []byte) (*planner.Statement, error) {
 func (p *planning) planned(sql []byte) (*planner.Statement, []byte, error) {
 	st, text, err := p.analyse(sql)
 	if err == nil {
-		err = p.id.maySee(st)
+		err = p.id.MaySee(st)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/gateway/stats"
@@ -39,8 +40,8 @@ type unitRun struct {
 	srv   *Server
 	nc    net.Conn
 	pid   uint32
-	start Startup
-	id    Identity // who the client is
+	start arrival.Startup
+	id    arrival.Identity // who the client is
 
 	r *wire.Reader
 	w writer

@@ -20,6 +20,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/adminsql"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/gateway/stats"
@@ -39,11 +40,11 @@ type Options struct {
 	// Virtual opens a database that answers SELECTs over tables of a schema.
 	// nil: the schema "cleave" is refused.
 	Virtual func(schema string, tables []engine.VirtualTable) (engine.Conn, error)
-	// Authenticate decides who may begin a session; nil is [TrustLoopback].
+	// Authenticate decides who may begin a session; nil is [arrival.TrustLoopback].
 	// It is not asked about clients in this process, over a pipe: they may do everything.
-	Authenticate Authenticate
+	Authenticate arrival.Authenticate
 	// TLS encrypts connections whose client asks for it; nil: none can be.
-	TLS *TLS
+	TLS *arrival.TLS
 	// TLSRequired refuses clients without TLS, but for those over unix sockets and
 	// pipes.
 	TLSRequired bool
@@ -71,21 +72,19 @@ type Options struct {
 
 // Server answers PostgreSQL clients. Methods are safe for concurrent use.
 type Server struct {
-	ex           *executor.Executor
-	admin        admin.API
-	openVirtual  func(string, []engine.VirtualTable) (engine.Conn, error)
-	authenticate Authenticate
-	tls          *TLS
-	tlsRequired  bool
-	views        adminsql.Views
-	refused      func()
-	limits       Limits
-	log          *slog.Logger
-	metrics      *telemetry.Metrics
-	ending       *planner.Statement // stands for COMMIT and ROLLBACK on a shard
-	sinks        stats.Sinks
-	reads        settings.ReadRule
+	ex          *executor.Executor
+	admin       admin.API
+	openVirtual func(string, []engine.VirtualTable) (engine.Conn, error)
+	views       adminsql.Views
+	refused     func()
+	limits      Limits
+	log         *slog.Logger
+	metrics     *telemetry.Metrics
+	ending      *planner.Statement // stands for COMMIT and ROLLBACK on a shard
+	sinks       stats.Sinks
+	reads       settings.ReadRule
 
+	entrance *arrival.Entrance // connections before their session
 	ids      *idSource
 	exchange *notify.Exchange
 	pins     atomic.Int64 // sessions with a conversation of their own
@@ -93,7 +92,6 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
-	door      door // connections before their session
 	listeners map[net.Listener]struct{}
 	nextPID   uint32
 	draining  bool
@@ -113,9 +111,8 @@ var ErrClosed = errors.New("gateway: the server was shut down")
 
 // New makes a Server. It does nothing until Serve or ServeConn.
 func New(o Options) *Server {
-	auth := o.Authenticate
-	if auth == nil {
-		auth = TrustLoopback
+	if o.Authenticate == nil {
+		o.Authenticate = arrival.TrustLoopback
 	}
 	var seed [4]byte
 	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
@@ -126,9 +123,9 @@ func New(o Options) *Server {
 		o.Refused = func() {}
 	}
 	s := &Server{
-		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth, tls: o.TLS, tlsRequired: o.TLSRequired, refused: o.Refused,
+		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, refused: o.Refused,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics,
-		sessions: map[uint32]*session{}, door: newDoor(), listeners: map[net.Listener]struct{}{},
+		sessions: map[uint32]*session{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
 		stopWatch: make(chan struct{}), reads: settings.ReadRule{Policy: o.ReadPolicy, LagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
@@ -138,6 +135,8 @@ func New(o Options) *Server {
 	}
 	s.several = several.NewShared(o.Executor, o.Transactions, o.Several)
 	s.views = adminsql.Views{Executor: o.Executor, Admin: o.Admin, Users: o.Users, Transactions: o.Transactions, Sessions: s.sessionInfos}
+	s.entrance = arrival.New(arrival.Options{Authenticate: o.Authenticate, TLS: o.TLS, TLSRequired: o.TLSRequired, SessionsMax: s.limits.SessionsMax,
+		StartupMax: s.limits.StartupMax, Cancel: s.cancelRequest, Stop: s.stopWatch, Log: s.log, Metrics: s.metrics})
 	s.exchange = notify.NewExchange(s.ex, s.wg.Go)
 	s.sinks.Log, s.sinks.Metrics, s.sinks.Router, s.sinks.Tracer = s.log, o.Metrics, o.Metrics.Shard(""), o.Tracer
 	s.SetSlow(o.Slow)
@@ -208,6 +207,25 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn) {
 	s.serve(nc)
 }
 
+// admit notes a new connection, unless the server shuts down or it is to be closed at once.
+func (s *Server) admit(nc net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining || !s.entrance.Admit(nc) {
+		return false
+	}
+	s.wg.Add(1)
+	if !s.watching {
+		s.watching = true
+		s.wg.Add(1)
+		go func() {
+			defer s.wg.Done()
+			s.watch()
+		}()
+	}
+	return true
+}
+
 // adopt gives the connection to a loop, if there are loops and it has a socket.
 func (s *Server) adopt(nc net.Conn) net.Conn {
 	if t, ok := nc.(*net.TCPConn); ok {
@@ -220,9 +238,7 @@ func (s *Server) serve(nc net.Conn) {
 	defer s.wg.Done()
 	defer func() {
 		_ = nc.Close()
-		s.mu.Lock()
-		s.door.leave(nc)
-		s.mu.Unlock()
+		s.entrance.Leave(nc)
 	}()
 	sess, err := s.start(nc)
 	if err != nil || sess == nil {
@@ -264,7 +280,7 @@ func (s *Server) register(sess *session) bool {
 	sess.stats.Numbered(sess.pid)
 	sess.shards.session = sess.pid
 	s.sessions[sess.pid] = sess
-	s.door.leave(sess.socket)
+	s.entrance.Leave(sess.socket)
 	s.metrics.SessionOpened()
 	return true
 }
@@ -300,9 +316,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for l := range s.listeners {
 		_ = l.Close()
 	}
-	for nc := range s.door.opening {
-		_ = nc.SetDeadline(time.Now())
-	}
+	s.entrance.Close()
 	s.mu.Unlock()
 	for _, x := range s.list() {
 		x.interrupts.nudge()

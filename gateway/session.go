@@ -9,13 +9,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -54,7 +53,7 @@ type session struct {
 // replayMax bounds the frames kept for running a unit again.
 const replayMax = 256 << 10
 
-func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settings, profile map[string]string) *session {
+func newSession(s *Server, nc net.Conn, start arrival.Startup, defaults *executor.Settings, profile map[string]string) *session {
 	x := &session{raw: rawConn(nc), began: time.Now(), gone: make(chan struct{})}
 	x.lane.init(nc)
 	x.unitRun = unitRun{
@@ -388,14 +387,6 @@ func (x *session) frame(f wire.Frame) error {
 		return x.functionCall(f)
 	}
 	return sqlstate.New(sqlstate.ProtocolViolation, "invalid frontend message type %d", typ)
-}
-
-// maySee refuses what takes an administrator to read.
-func (id *Identity) maySee(st *planner.Statement) error {
-	if st.Secret == "" || id.Role == access.Admin || id.Login != nil {
-		return nil
-	}
-	return id.denied(st.Secret, access.Admin)
 }
 
 // userCancel is the error of a statement that was cancelled at the router.

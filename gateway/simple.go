@@ -97,7 +97,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if err != nil {
 			return x.unplanned(x.shards.temps.missing(err), sql, private)
 		}
-		if err = x.id.maySee(st); err == nil {
+		if err = x.id.MaySee(st); err == nil {
 			err = x.hidden(st)
 		}
 		if err != nil {

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/arrival"
 )
 
 func TestTrust(t *testing.T) {
@@ -20,7 +20,7 @@ func TestTrust(t *testing.T) {
 		{"127.0.0.1", networks, true}, {"10.1.2.3", networks, true}, {"::ffff:10.1.2.3", networks, true}, {"fd00::1", networks, true},
 		{"10.2.0.1", networks, false}, {"192.0.2.1", networks, false}, {"2001:db8::1", networks, false},
 	} {
-		_, err := gateway.Trust(c.within)(context.Background(), gateway.Startup{Remote: &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1}}, nil)
+		_, err := arrival.Trust(c.within)(context.Background(), arrival.Startup{Remote: &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1}}, nil)
 		if (err == nil) != c.want {
 			t.Errorf("%s of %v: %v", c.from, c.within, err)
 		}

@@ -58,7 +58,7 @@ func (s *Server) watch() {
 			// The drain ends the sessions itself, but a client that leaves during
 			// it still has to be noticed.
 			s.mu.Lock()
-			left := len(s.sessions) + len(s.door.opening)
+			left := len(s.sessions) + s.entrance.Opening()
 			s.mu.Unlock()
 			if left == 0 {
 				return

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin/api"
-	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
@@ -71,7 +71,7 @@ func (r *runner) standIn(ctx context.Context, why *sqlstate.Error) (done func())
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	if r.router != nil {
-		all.Go(func() { gateway.Refuse(ctx, r.router, why) })
+		all.Go(func() { arrival.Refuse(ctx, r.router, why) })
 	}
 	if r.admin != nil {
 		all.Go(func() { r.standInAdmin(ctx, why) })
@@ -128,14 +128,14 @@ func (r *runner) standInAdmin(ctx context.Context, why *sqlstate.Error) {
 }
 
 // adminCertificate is what the admin API speaks TLS with; nil if it speaks none.
-func adminCertificate(cfg *config.Config) (*gateway.TLS, error) {
+func adminCertificate(cfg *config.Config) (*arrival.TLS, error) {
 	if !cfg.AdminEncrypted() {
 		return nil, nil
 	}
 	if cfg.AdminTLSCert != "" {
-		return gateway.LoadTLS(gateway.TLSFiles{Certificate: cfg.AdminTLSCert, Key: cfg.AdminTLSKey})
+		return arrival.LoadTLS(arrival.TLSFiles{Certificate: cfg.AdminTLSCert, Key: cfg.AdminTLSKey})
 	}
-	return gateway.LoadTLS(gateway.TLSFiles{Certificate: cfg.TLSCert, Key: cfg.TLSKey})
+	return arrival.LoadTLS(arrival.TLSFiles{Certificate: cfg.TLSCert, Key: cfg.TLSKey})
 }
 
 // kept is a listener that its server does not close. It ends when ctx does and its deadline has passed: the server would try again.

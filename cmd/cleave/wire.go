@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/planner"
@@ -26,7 +27,7 @@ type cluster struct {
 	*wiring.Rooms
 	log      *slog.Logger
 	http     *http.Server
-	adminTLS *gateway.TLS // nil: the admin API speaks none, or has the router's
+	adminTLS *arrival.TLS // nil: the admin API speaks none, or has the router's
 	draining atomic.Bool
 }
 
@@ -38,10 +39,10 @@ type adminCredential struct {
 
 // newCluster wires the rooms and starts to follow the map. It serves nothing yet.
 func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, member string, cfg *config.Config, token adminCredential, routerAddress string, log *slog.Logger) (*cluster, error) {
-	var own *gateway.TLS
+	var own *arrival.TLS
 	var err error
 	if cfg.AdminEncrypted() && cfg.AdminTLSCert != "" {
-		if own, err = gateway.LoadTLS(gateway.TLSFiles{Certificate: cfg.AdminTLSCert, Key: cfg.AdminTLSKey}); err != nil {
+		if own, err = arrival.LoadTLS(arrival.TLSFiles{Certificate: cfg.AdminTLSCert, Key: cfg.AdminTLSKey}); err != nil {
 			return nil, err
 		}
 	}

@@ -319,21 +319,11 @@ func (f Function) Read(c *planner.CallExpr, args *planner.Args) (Call, error) {
 		if err != nil {
 			return Call{}, f.wrong("argument %d of cleave.%s: %v", i+1, f.name, err)
 		}
-		name := cmp.Or(f.older[a.Name], a.Name)
-		switch {
-		case name != "":
-			known := false
-			for _, p := range f.params {
-				known = known || p == name
-			}
-			if !known {
-				return Call{}, f.wrong("cleave.%s has no parameter %q", f.name, name)
-			}
-		case f.params[len(f.params)-1] == variadic && i >= len(f.params)-1:
-			name = variadic
-			if arg.array {
-				break
-			}
+		name, err := f.parameter(a.Name, i, len(c.Args))
+		if err != nil {
+			return Call{}, err
+		}
+		if name == variadic && a.Name == "" && !arg.array {
 			if arg.null {
 				return Call{}, f.wrong("a key must not be NULL")
 			}
@@ -342,32 +332,46 @@ func (f Function) Read(c *planner.CallExpr, args *planner.Args) (Call, error) {
 			list.list = append(list.list, arg)
 			v[variadic] = list
 			continue
-		case i >= len(f.params):
-			return Call{}, f.wrong("cleave.%s takes at most %d arguments, not %d", f.name, len(f.params), len(c.Args))
-		default:
-			name = f.params[i]
 		}
 		if _, dup := v[name]; dup {
 			return Call{}, f.wrong("parameter %q is given twice", name)
 		}
 		v[name] = arg
 	}
+	return Call{f, v}, f.complete(v)
+}
+
+// parameter is the name of the parameter that an argument is for: the i-th of count, named or not.
+func (f Function) parameter(named string, i, count int) (string, error) {
+	named = cmp.Or(f.older[named], named)
+	switch {
+	case named != "":
+		if !slices.Contains(f.params, named) {
+			return "", f.wrong("cleave.%s has no parameter %q", f.name, named)
+		}
+		return named, nil
+	case f.params[len(f.params)-1] == variadic && i >= len(f.params)-1:
+		return variadic, nil
+	case i >= len(f.params):
+		return "", f.wrong("cleave.%s takes at most %d arguments, not %d", f.name, len(f.params), count)
+	}
+	return f.params[i], nil
+}
+
+// complete reports what is missing in a call, and leaves out its NULLs.
+func (f Function) complete(v values) error {
 	for _, p := range f.params[:f.required] {
 		if a, ok := v[p]; !ok || a.null {
-			return Call{}, f.wrong("cleave.%s needs %s", f.name, strings.TrimSuffix(p, "..."))
+			return f.wrong("cleave.%s needs %s", f.name, strings.TrimSuffix(p, "..."))
 		}
 		for _, e := range v[p].list {
 			if e.null {
-				return Call{}, f.wrong("%s must not hold NULL", p)
+				return f.wrong("%s must not hold NULL", p)
 			}
 		}
 	}
-	for name, a := range v {
-		if a.null {
-			delete(v, name)
-		}
-	}
-	return Call{f, v}, nil
+	maps.DeleteFunc(v, func(_ string, a value) bool { return a.null })
+	return nil
 }
 
 // Declaration is what a function that declares asks for.

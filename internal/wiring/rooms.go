@@ -18,6 +18,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -50,7 +51,7 @@ type Rooms struct {
 	refused      chan struct{} // a guard refused what the map allows
 	left         chan struct{} // a schema change stays prepared
 
-	tls    *gateway.TLS // nil: none
+	tls    *arrival.TLS // nil: none
 	tracer *trace.Tracer
 	log    *slog.Logger
 }
@@ -78,7 +79,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log, refused: make(chan struct{}, 1), left: make(chan struct{}, 1)}
 	if o.Config.TLSCert != "" {
 		var err error
-		if r.tls, err = gateway.LoadTLS(gateway.TLSFiles{Certificate: o.Config.TLSCert, Key: o.Config.TLSKey, ClientCA: o.Config.TLSClientCA}); err != nil {
+		if r.tls, err = arrival.LoadTLS(arrival.TLSFiles{Certificate: o.Config.TLSCert, Key: o.Config.TLSKey, ClientCA: o.Config.TLSClientCA}); err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +138,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 }
 
 // TLS is what encrypts the conversations with clients, nil if nothing does.
-func (r *Rooms) TLS() *gateway.TLS { return r.tls }
+func (r *Rooms) TLS() *arrival.TLS { return r.tls }
 
 // Close closes what New made, after the gateway was shut down.
 func (r *Rooms) Close() error {
@@ -177,16 +178,16 @@ func passes(cfg *config.Config, snap *shardmap.Snapshot) error {
 }
 
 // authenticate returns how clients are let in.
-func authenticate(cfg *config.Config, users *access.Users, logins gateway.Logins) gateway.Authenticate {
+func authenticate(cfg *config.Config, users *access.Users, logins arrival.Logins) arrival.Authenticate {
 	switch cfg.Auth {
 	case "passthrough":
-		return gateway.PassThrough(logins, gateway.TrustNetworks(cfg.Trust))
+		return arrival.PassThrough(logins, arrival.TrustNetworks(cfg.Trust))
 	case "scram":
-		return gateway.Password(users, gateway.TrustNetworks(cfg.Trust))
+		return arrival.Password(users, arrival.TrustNetworks(cfg.Trust))
 	case "cert":
-		return gateway.Certificate(users, gateway.TrustNetworks(cfg.Trust))
+		return arrival.Certificate(users, arrival.TrustNetworks(cfg.Trust))
 	}
-	return gateway.Trust(cfg.Trust)
+	return arrival.Trust(cfg.Trust)
 }
 
 // flushMax bounds the sending of the last spans.

@@ -1,4 +1,5 @@
-package gateway
+// Package arrival is the way of a client from the first byte to a session: how many may be on it, encryption, who it is.
+package arrival
 
 import (
 	"bytes"
@@ -7,20 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/access"
-	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/gateway/settings"
-	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
@@ -64,22 +60,12 @@ func sameMachine(a net.Addr) bool {
 	return inProcess(a)
 }
 
-// TrustLoopback lets in everybody on the same machine, and nobody else. They may
-// do everything.
-func TrustLoopback(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([]byte, error)) (Identity, error) {
-	if sameMachine(s.Remote) {
-		return Identity{Role: access.Admin}, nil
-	}
-	return Identity{}, sqlstate.New(sqlstate.InvalidAuthorization, "only clients on the router's own machine may connect").
-		WithHint("connect to 127.0.0.1, for example through an ssh tunnel to the router")
-}
-
 // arrival is a client whose session has not begun yet.
 //
 //	connected ──SSLRequest, GSSENCRequest──> connected ──StartupMessage──> named ──password──> known ──ReadyForQuery──> session
 //	  \__ CancelRequest: over           \__ any refusal: told with FATAL, over __/
 type arrival struct {
-	s       *Server
+	e       *Entrance
 	socket  net.Conn // as accepted
 	nc      net.Conn // the socket, or TLS over it
 	channel Channel
@@ -103,16 +89,55 @@ func refused(code sqlstate.Code, format string, args ...any) error {
 // errCancelRequest ends an arrival that only wanted a statement of another session to be cancelled.
 var errCancelRequest = errors.New("gateway: a cancel request")
 
-// startup talks to a new client until its session can begin. A nil session
-// without an error has been dealt with (a cancel request, a refusal).
-func (s *Server) startup(nc net.Conn) (*session, error) {
-	a := &arrival{s: s, socket: nc, nc: nc, full: s.full(nc)}
-	limit := s.limits.StartupMax
+// Options are what an Entrance needs.
+type Options struct {
+	Authenticate Authenticate
+	TLS          *TLS // nil: none is spoken
+	// TLSRequired refuses clients without TLS, but for those over unix sockets and pipes.
+	TLSRequired bool
+	// SessionsMax is how many sessions there may be, StartupMax how long a client may take to begin one.
+	SessionsMax int
+	StartupMax  time.Duration
+	// Cancel obeys the body of a CancelRequest.
+	Cancel func(body []byte)
+	// Stop is closed when nobody is to wait any more.
+	Stop    <-chan struct{}
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics // nil: nothing is counted
+}
+
+// Entrance is where clients come in. Methods are safe for concurrent use.
+type Entrance struct {
+	o    Options
+	door *door
+}
+
+// New makes an Entrance.
+func New(o Options) *Entrance { return &Entrance{o: o, door: newDoor()} }
+
+// Client is one that has said who it is, and has proved it.
+type Client struct {
+	Conn     net.Conn // Socket, or TLS over it
+	Socket   net.Conn // as accepted
+	Startup  Startup
+	Identity Identity
+
+	out []byte // what goes with the next answer
+}
+
+// Refused makes of an error the client's last word: it is told before it is let go.
+func Refused(err error) error { return refusal{sqlstate.As(err)} }
+
+// Enter talks to a new client until its session can begin, and has begin make that: it calls [Client.Greet]. What begin returns
+// [Refused] the client is told. A cancel request is no error.
+func (e *Entrance) Enter(nc net.Conn, begin func(ctx context.Context, c *Client) error) error {
+	a := &arrival{e: e, socket: nc, nc: nc, full: e.door.full(nc)}
+	limit := e.o.StartupMax
 	if a.full {
 		limit = min(limit, turnedAwayTime)
 	}
 	if err := nc.SetDeadline(time.Now().Add(limit)); err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -121,48 +146,40 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 			a.proved()
 		}
 	}()
-	sess, err := a.enter(ctx)
+	err := a.enter(ctx, begin)
 	if err == errCancelRequest {
-		return nil, nil
+		return nil
 	}
 	if r, ok := err.(refusal); ok {
 		r.why.Severity = "FATAL"
-		s.metrics.Error(string(r.why.Code))
-		s.metrics.Refusal(string(r.why.ID))
+		e.o.Metrics.Error(string(r.why.Code))
+		e.o.Metrics.Refusal(string(r.why.ID))
 		// The client may be gone already; it is refused either way.
 		_, err = a.nc.Write(wire.AppendError(nil, r.why))
 	}
-	return sess, err
+	return err
 }
 
 // enter is the way from the first byte to the session.
 //
 // Errors: a refusal; errCancelRequest; else what makes the connection useless.
-func (a *arrival) enter(ctx context.Context) (*session, error) {
+func (a *arrival) enter(ctx context.Context, begin func(context.Context, *Client) error) error {
 	body, err := a.negotiate(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := a.named(body); err != nil {
-		return nil, err
+		return err
 	}
 	if err := a.identify(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	sess, err := a.register(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.greet(sess); err != nil {
-		a.s.unregister(sess)
-		return nil, err
-	}
-	return sess, nil
+	return begin(ctx, &Client{Conn: a.nc, Socket: a.socket, Startup: a.start, Identity: a.id, out: a.out})
 }
 
 // negotiate agrees on encryption and returns the body of the StartupMessage.
 func (a *arrival) negotiate(ctx context.Context) ([]byte, error) {
-	secures := a.s.tls != nil && !inProcess(a.socket.RemoteAddr())
+	secures := a.e.o.TLS != nil && !inProcess(a.socket.RemoteAddr())
 	if secures {
 		if err := a.direct(ctx); err != nil {
 			return nil, err
@@ -176,7 +193,7 @@ func (a *arrival) negotiate(ctx context.Context) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case version == codeCancel:
-			a.s.cancelRequest(body)
+			a.e.o.Cancel(body)
 			return nil, errCancelRequest
 		}
 		encrypts := version == codeSSL || version == codeGSS
@@ -188,7 +205,7 @@ func (a *arrival) negotiate(ctx context.Context) ([]byte, error) {
 		}
 		if !encrypts {
 			a.version = version
-			a.s.spoke(a.socket)
+			a.e.door.spoke(a.socket)
 			return body, nil
 		}
 		if version == codeGSS || !secures {
@@ -222,7 +239,7 @@ func (a *arrival) direct(ctx context.Context) error {
 }
 
 func (a *arrival) encrypt(ctx context.Context, direct bool) error {
-	encrypted, channel, err := a.s.tls.handshake(ctx, a.nc, direct)
+	encrypted, channel, err := a.e.o.TLS.handshake(ctx, a.nc, direct)
 	if err != nil {
 		return err
 	}
@@ -233,7 +250,7 @@ func (a *arrival) encrypt(ctx context.Context, direct bool) error {
 // named reads who the client says that it is, and whether it may go on without encryption.
 func (a *arrival) named(body []byte) error {
 	if a.full {
-		a.s.metrics.SessionRefused()
+		a.e.o.Metrics.SessionRefused()
 		return refusal{noRoom()}
 	}
 	if a.version>>16 != 3 {
@@ -251,7 +268,7 @@ func (a *arrival) named(body []byte) error {
 		a.start.Database = a.start.User
 	}
 	a.out = appendVersion(a.out, a.version, params)
-	if !a.channel.TLS && !a.s.plainAllowed(a.socket.RemoteAddr()) {
+	if !a.channel.TLS && !a.plainAllowed() {
 		return refusal{encryptionNeeded()}
 	}
 	return nil
@@ -304,110 +321,60 @@ func (a *arrival) ask(code uint32, data []byte, wait bool) ([]byte, error) {
 
 // identify has the client prove who it is. This process itself need not.
 func (a *arrival) identify(ctx context.Context) error {
-	a.id = Identity{Role: access.Admin}
+	a.id = Identity{Role: access.Admin, user: a.start.User}
 	if inProcess(a.start.Remote) {
 		return nil
 	}
 	from := origin(a.socket)
-	done, e := a.s.try(from)
+	done, e := a.e.try(from)
 	if e != nil {
-		a.s.metrics.SessionRefused()
+		a.e.o.Metrics.SessionRefused()
 		return refusal{e}
 	}
 	a.proved = done
-	id, err := a.s.authenticate(ctx, a.start, a.ask)
+	id, err := a.e.o.Authenticate(ctx, a.start, a.ask)
 	if err == nil {
 		a.id = id
+		a.id.user = a.start.User
 		return nil
 	}
 	var se *sqlstate.Error
 	if !errors.As(err, &se) {
 		return err // the client is gone, or took too long
 	}
-	a.s.log.Info("a client was not let in", telemetry.KeyClient, a.start.Remote, "user", a.start.User, telemetry.KeyError, se.Message)
+	a.e.o.Log.Info("a client was not let in", telemetry.KeyClient, a.start.Remote, "user", a.start.User, telemetry.KeyError, se.Message)
 	if se.Code == sqlstate.InvalidPassword {
-		a.s.hesitate(a.nc, from)
+		a.e.hesitate(a.nc, from)
 	}
 	return refusal{se}
 }
 
-// register makes the session of a client that is known. Its login is the session's afterwards.
-func (a *arrival) register(ctx context.Context) (sess *session, err error) {
-	s := a.s
-	defer func() {
-		if sess == nil {
-			s.ex.Logout(a.id.Login)
-		}
-	}()
-	if err := a.served(); err != nil {
-		return nil, err
+// plainAllowed reports whether the client may go without TLS.
+func (a *arrival) plainAllowed() bool {
+	if !a.e.o.TLSRequired {
+		return true
 	}
-	defaults, err := settings.OfStart(a.start.Parameters, s.limits.SettingsBytes)
-	if err != nil {
-		return nil, refusal{sqlstate.As(err)}
+	from := a.socket.RemoteAddr()
+	if _, unix := from.(*net.UnixAddr); unix {
+		return true
 	}
-	if defaults, err = s.began(ctx, defaults.As(a.id.Login)); err != nil {
-		return nil, refusal{sqlstate.As(err)}
-	}
-	profile, err := s.profile(ctx, defaults)
-	if err != nil {
-		return nil, refusal{sqlstate.As(err)}
-	}
-	made := newSession(s, a.nc, a.start, defaults, profile)
-	made.id, made.socket = a.id, a.socket
-	made.id.user = a.start.User
-	if c, ok := a.socket.(*lane.Conn); ok && a.channel.TLS {
-		// The end of the connection comes behind the farewell of TLS, so that a look
-		// at the next bytes does not find it.
-		made.left = hungUp{c}
-	}
-	switch {
-	case s.register(made):
-		return made, nil
-	case s.drain.Load():
-		return nil, refused(sqlstate.CannotConnectNow, "the router is shutting down")
-	}
-	s.metrics.SessionRefused()
-	return nil, refusal{sqlstate.New(sqlstate.TooManyConnections, "sorry, too many clients already").
-		WithHint("the router's limit is %d sessions", s.limits.SessionsMax)}
+	return inProcess(from)
 }
 
-// served reports what the client asks for that the router has not: another database, a stream of the WAL.
-func (a *arrival) served() error {
-	if a.start.Database != Database {
-		return refusal{sqlstate.New(sqlstate.InvalidCatalogName, "database \"%s\" does not exist", a.start.Database[:min(len(a.start.Database), shardmap.MaxNameBytes)]).
-			WithHint("the cluster is one database, called %q: connect with -d %s", Database, Database)}
-	}
-	v, ok := a.start.Parameters["replication"]
-	if !ok {
-		return nil
-	}
-	on, known := planner.ParseBool(v)
-	switch {
-	case on, v == "database":
-		return refusal{sqlstate.Refusal("CLV-1221", "replication connections are not supported by the router").
-			WithHint("connect to a shard directly: `cleave shard list` shows them")}
-	case !known:
-		return refusal{sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"replication\": \"%s\"", v).
-			WithHint("Valid values are: \"false\", 0, \"true\", 1, \"database\".")}
-	}
-	return nil
-}
-
-// greet tells the client that its session begins, and with which settings.
-func (a *arrival) greet(sess *session) error {
-	out, m := wire.Begin(a.out, wire.Authentication)
+// Greet tells the client that its session begins, with which settings, and how to ask for its cancel.
+func (c *Client) Greet(reported map[string]string, pid, secret uint32) error {
+	out, m := wire.Begin(c.out, wire.Authentication)
 	out = wire.End(wire.AppendInt32(out, 0), m)
-	for _, name := range slices.Sorted(maps.Keys(sess.gucs.Reported)) {
-		out = wire.AppendParameterStatus(out, name, sess.gucs.Reported[name])
+	for _, name := range slices.Sorted(maps.Keys(reported)) {
+		out = wire.AppendParameterStatus(out, name, reported[name])
 	}
 	out, m = wire.Begin(out, wire.BackendKeyData)
-	out = wire.AppendInt32(out, int32(sess.pid))
-	out = wire.End(wire.AppendInt32(out, int32(sess.secret)), m)
-	if _, err := a.nc.Write(wire.AppendReadyForQuery(out, 'I')); err != nil {
+	out = wire.AppendInt32(out, int32(pid))
+	out = wire.End(wire.AppendInt32(out, int32(secret)), m)
+	if _, err := c.Conn.Write(wire.AppendReadyForQuery(out, 'I')); err != nil {
 		return err
 	}
-	return a.nc.SetDeadline(time.Time{})
+	return c.Conn.SetDeadline(time.Time{})
 }
 
 // readStartup reads one untyped message.
@@ -446,108 +413,4 @@ func parseParameters(b []byte) (map[string]string, error) {
 		}
 		params[name], b = value, rest
 	}
-}
-
-// began is the settings of a session that begins now, with the search_path and the isolation level of its user, or of the
-// default shard, so that the router looks names up, and knows what a snapshot holds for, as the shards do.
-func (s *Server) began(ctx context.Context, set *executor.Settings) (*executor.Settings, error) {
-	set, err := s.ex.Begin(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	return settings.Inherited(set)
-}
-
-// inherit gives a session that began while the default shard could not be reached what it would have begun with, as soon as that is
-// known: at the beginning of a unit outside of transactions. The client is told of what changes by that.
-func (x *session) inherit() error {
-	if !x.gucs.Early || x.tx.state != txNone || x.pipe.Conn != nil {
-		return nil
-	}
-	ctx, done := x.interrupts.waiting()
-	defer done()
-	next, err := x.srv.ex.Begin(ctx, x.gucs.Settings)
-	if err != nil || next.BeganAs() == 0 {
-		return nil // the statement says what it cannot reach
-	}
-	defaults, err := x.srv.ex.Begin(ctx, x.gucs.Defaults)
-	if err != nil {
-		return err
-	}
-	if next, err = settings.Inherited(next); err != nil {
-		return err
-	}
-	if defaults, err = settings.Inherited(defaults); err != nil {
-		return err
-	}
-	now, err := x.srv.ex.ParametersOf(ctx, next)
-	if err != nil {
-		return err
-	}
-	x.gucs.Inherit(next, defaults)
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		_, set := next.Get(strings.ToLower(name))
-		if !set && name != "session_authorization" && x.gucs.Reported[name] != now[name] {
-			x.w.Parameter(name, now[name])
-		}
-	}
-	return nil
-}
-
-// profilesMax bounds the remembered profiles.
-const profilesMax = 256
-
-// profile returns what a session with the settings reports at its start. The
-// first one asks a shard, which also proves the settings valid.
-func (s *Server) profile(ctx context.Context, set *executor.Settings) (map[string]string, error) {
-	login := set.Login()
-	base, err := s.ex.ParametersOf(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	if set.Len() == 0 {
-		return maps.Clone(base), nil
-	}
-	key := strconv.FormatUint(set.BeganAs(), 10) + ":" + strings.Join(set.Statements(), ";")
-	if login == nil {
-		s.mu.Lock()
-		known, ok := s.profiles[key]
-		s.mu.Unlock()
-		if ok {
-			return maps.Clone(known), nil
-		}
-	}
-	c, err := s.ex.AcquireAny(ctx, s.ex.Snapshot().State().DefaultShard, set.Bare())
-	if err != nil {
-		return nil, err
-	}
-	defer c.Release()
-	_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
-	defer func() {
-		if !c.Broken() && c.SetDeadline(time.Time{}) != nil {
-			c.Break()
-		}
-	}()
-	learned := maps.Clone(base)
-	if err := c.ApplyReport(set, func(name, value string) { learned[name] = value }); err != nil {
-		var se *sqlstate.Error
-		if errors.As(err, &se) {
-			if se.Shard = ""; strings.HasSuffix(se.Message, "cannot be set after connection start") {
-				se.Hint = "the router's connections to the shards began before: set it in the shards' own configuration"
-			}
-			return nil, se
-		}
-		s.ex.Shun(c.Shard())
-		return nil, c.Lost(err, false)
-	}
-	if login != nil {
-		return learned, nil // others may set other things, or be refused
-	}
-	s.mu.Lock()
-	if len(s.profiles) >= profilesMax {
-		clear(s.profiles)
-	}
-	s.profiles[key] = learned
-	s.mu.Unlock()
-	return maps.Clone(learned), nil
 }

@@ -1,4 +1,4 @@
-package gateway
+package arrival
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // The door: connections before their session. What a client has not proved yet costs the router a connection and a
 // goroutine, so both are bounded, and no address can have all of it.
 //
-//	connection ---- room ----------------------------------> opening -- session begins --> (register)
+//	connection ---- room ----------------------------------> opening -- session begins --> (Leave)
 //	connection ---- no room, somebody long silent ----------> opening; that one is ended
 //	connection ---- no room --------------------------------> hears 53300, shortly
 //	opening ------- wrong password -------------------------> waits, hears 28P01
@@ -59,8 +59,9 @@ type failures struct {
 	turns chan struct{} // of logins, once there are many failures
 }
 
-// door keeps count; its fields are guarded by Server.mu, but for those of logins.
+// door keeps count.
 type door struct {
+	mu         sync.Mutex
 	opening    map[net.Conn]*newcomer
 	by         map[netip.Addr]int // openings of each address
 	turnedAway int
@@ -70,8 +71,8 @@ type door struct {
 	failed map[netip.Addr]*failures
 }
 
-func newDoor() door {
-	return door{opening: map[net.Conn]*newcomer{}, by: map[netip.Addr]int{}, failed: map[netip.Addr]*failures{}}
+func newDoor() *door {
+	return &door{opening: map[net.Conn]*newcomer{}, by: map[netip.Addr]int{}, failed: map[netip.Addr]*failures{}}
 }
 
 // origin is the address that a connection is counted under: an IPv6 network of one customer is one address.
@@ -89,7 +90,7 @@ func origin(nc net.Conn) netip.Addr {
 	return a
 }
 
-// enter notes a new connection; false if it is to be closed at once. evict is one that has to go for it.
+// enter notes a new connection; false if it is to be closed at once. evict is one that has to go for it. d.mu is held.
 func (d *door) enter(nc net.Conn, roomFor int, now time.Time) (ok bool, evict net.Conn) {
 	n := &newcomer{from: origin(nc), since: now}
 	if len(d.opening)-d.turnedAway >= roomFor {
@@ -108,7 +109,7 @@ func (d *door) enter(nc net.Conn, roomFor int, now time.Time) (ok bool, evict ne
 	return true, evict
 }
 
-// leave forgets a connection: its session begins, or it is over.
+// leave forgets a connection. d.mu is held.
 func (d *door) leave(nc net.Conn) {
 	n, ok := d.opening[nc]
 	if !ok {
@@ -147,53 +148,63 @@ func (d *door) victim(asks netip.Addr, roomFor int, now time.Time) (oldest net.C
 	return oldest
 }
 
-// admit notes a new connection. Those over the limit are let in far enough to
-// be told so, but only so many.
-func (s *Server) admit(nc net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining {
-		return false
-	}
-	now := time.Now()
-	ok, evict := s.door.enter(nc, openingSpare+s.limits.SessionsMax, now)
+// Admit notes a new connection; false if it is to be closed at once. Those over the limit are let in far enough to be told so,
+// but only so many.
+func (e *Entrance) Admit(nc net.Conn) bool {
+	d, now := e.door, time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ok, evict := d.enter(nc, openingSpare+e.o.SessionsMax, now)
 	if evict != nil {
 		_ = evict.SetDeadline(now) // its goroutine closes it
-		s.metrics.SessionRefused()
+		e.o.Metrics.SessionRefused()
 	}
-	if (!ok || evict != nil) && now.Sub(s.door.warned) > 10*time.Second {
-		s.door.warned = now
-		s.log.Warn("so many connections begin no session that some are ended or refused", "opening", len(s.door.opening), "of_this_address", s.door.by[origin(nc)], telemetry.KeyClient, nc.RemoteAddr())
+	if (!ok || evict != nil) && now.Sub(d.warned) > 10*time.Second {
+		d.warned = now
+		e.o.Log.Warn("so many connections begin no session that some are ended or refused", "opening", len(d.opening), "of_this_address", d.by[origin(nc)], telemetry.KeyClient, nc.RemoteAddr())
 	}
 	if !ok {
-		s.metrics.SessionRefused()
-		return false
+		e.o.Metrics.SessionRefused()
 	}
-	s.wg.Add(1)
-	if !s.watching {
-		s.watching = true
-		s.wg.Add(1)
-		go func() {
-			defer s.wg.Done()
-			s.watch()
-		}()
+	return ok
+}
+
+// Leave forgets a connection: its session begins, or it is over.
+func (e *Entrance) Leave(nc net.Conn) {
+	e.door.mu.Lock()
+	defer e.door.mu.Unlock()
+	e.door.leave(nc)
+}
+
+// Opening is the number of connections before their session.
+func (e *Entrance) Opening() int {
+	e.door.mu.Lock()
+	defer e.door.mu.Unlock()
+	return len(e.door.opening)
+}
+
+// Close leaves no more time to those that have begun no session.
+func (e *Entrance) Close() {
+	e.door.mu.Lock()
+	defer e.door.mu.Unlock()
+	for nc := range e.door.opening {
+		_ = nc.SetDeadline(time.Now())
 	}
-	return true
 }
 
 // full reports whether a new connection is only to be told that there is no room.
-func (s *Server) full(nc net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.door.opening[nc]
+func (d *door) full(nc net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.opening[nc]
 	return n != nil && n.full
 }
 
 // spoke notes that a connection has sent its startup packet.
-func (s *Server) spoke(nc net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := s.door.opening[nc]; n != nil {
+func (d *door) spoke(nc net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := d.opening[nc]; n != nil {
 		n.spoke = true
 	}
 }
@@ -205,8 +216,8 @@ func noRoom() *sqlstate.Error {
 
 // try waits for the turn of a login, at an address with many failures. done ends it: behind the answer, so that what
 // waits there keeps the others out.
-func (s *Server) try(from netip.Addr) (done func(), refusal *sqlstate.Error) {
-	turns := s.door.turns(from, time.Now())
+func (e *Entrance) try(from netip.Addr) (done func(), refusal *sqlstate.Error) {
+	turns := e.door.turns(from, time.Now())
 	if turns == nil {
 		return func() {}, nil
 	}
@@ -216,7 +227,7 @@ func (s *Server) try(from netip.Addr) (done func(), refusal *sqlstate.Error) {
 	case turns <- struct{}{}:
 		return func() { <-turns }, nil
 	case <-t.C:
-	case <-s.stopWatch:
+	case <-e.o.Stop:
 	}
 	return nil, sqlstate.New(sqlstate.TooManyConnections, "too many failed logins from this address").WithHint("try again in a few seconds")
 }
@@ -271,9 +282,9 @@ func (d *door) forget(now time.Time) {
 }
 
 // hesitate waits before the answer to a failed login, so that passwords cannot be tried fast. Logins of others go on.
-func (s *Server) hesitate(nc net.Conn, from netip.Addr) {
-	delay := s.door.fail(from, time.Now())
-	s.metrics.LoginFailed()
+func (e *Entrance) hesitate(nc net.Conn, from netip.Addr) {
+	delay := e.door.fail(from, time.Now())
+	e.o.Metrics.LoginFailed()
 	if nc.SetDeadline(time.Now().Add(delay+failureDelayMax)) != nil {
 		return
 	}
@@ -281,7 +292,7 @@ func (s *Server) hesitate(nc net.Conn, from netip.Addr) {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-s.stopWatch:
+	case <-e.o.Stop:
 	}
 }
 
@@ -289,7 +300,7 @@ func (s *Server) hesitate(nc net.Conn, from netip.Addr) {
 const startingMax = 64
 
 // Refuse tells every client why there is no session yet, until ctx ends, and returns when all have been told. The listener stays
-// open, for [Server.Serve].
+// open, for the server that comes.
 func Refuse(ctx context.Context, l net.Listener, why *sqlstate.Error) {
 	const allowed = 2 * time.Second
 	t, ok := l.(*net.TCPListener)

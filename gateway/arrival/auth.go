@@ -1,4 +1,4 @@
-package gateway
+package arrival
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -187,28 +188,39 @@ func encryptionNeeded() *sqlstate.Error {
 		WithHint("connect with sslmode=verify-full (or require)")
 }
 
-// mayAdminister fails with 42501 unless the session's user may change the cluster.
-func (id *Identity) mayAdminister(what string) error {
+// MayAdminister fails with 42501 unless the session's user may change the cluster.
+func (id *Identity) MayAdminister(what string) error {
 	if id.Role == access.Admin {
 		return nil
 	}
-	return id.denied(what, access.Admin)
+	return id.Denied(what, access.Admin)
 }
 
-// mayChangeSchema fails with 42501 unless the session's user may change the schema.
-func (id *Identity) mayChangeSchema(tag string) error {
+// MayChangeSchema fails with 42501 unless the session's user may change the schema.
+func (id *Identity) MayChangeSchema(tag string) error {
 	if id.Role == access.Admin || id.Role == access.Ordinary {
 		return nil
 	}
-	return id.denied(tag, access.Ordinary)
+	return id.Denied(tag, access.Ordinary)
 }
 
-func (id *Identity) denied(what string, needs access.Role) error {
+// Denied is the error for who has another role than it takes.
+func (id *Identity) Denied(what string, needs access.Role) error {
 	e := sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for %s", what)
 	if id.Login != nil {
 		return e.WithHint(`it takes an administrator: GRANT %s TO "%s" on the default shard`, executor.AdminRole, strings.ReplaceAll(id.user, `"`, `""`))
 	}
 	return e.WithHint("it takes a user with the role %s: cleave user role %s %s", needs, id.user, needs)
+}
+
+// TrustLoopback lets in everybody on the same machine, and nobody else. They may
+// do everything.
+func TrustLoopback(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([]byte, error)) (Identity, error) {
+	if sameMachine(s.Remote) {
+		return Identity{Role: access.Admin}, nil
+	}
+	return Identity{}, sqlstate.New(sqlstate.InvalidAuthorization, "only clients on the router's own machine may connect").
+		WithHint("connect to 127.0.0.1, for example through an ssh tunnel to the router")
 }
 
 // Trust lets in everybody on the same machine, as [TrustLoopback] does, and
@@ -249,13 +261,10 @@ func TrustNetworks(networks []netip.Prefix) Authenticate {
 	}
 }
 
-// plainAllowed reports whether a client at the address may go without TLS.
-func (s *Server) plainAllowed(a net.Addr) bool {
-	if !s.tlsRequired {
-		return true
+// MaySee refuses what takes an administrator to read.
+func (id *Identity) MaySee(st *planner.Statement) error {
+	if st.Secret == "" || id.Role == access.Admin || id.Login != nil {
+		return nil
 	}
-	if _, unix := a.(*net.UnixAddr); unix {
-		return true
-	}
-	return inProcess(a)
+	return id.Denied(st.Secret, access.Admin)
 }

@@ -1,4 +1,4 @@
-package gateway
+package arrival
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -161,9 +160,3 @@ func (b *begun) Read(p []byte) (int, error) {
 // tlsHandshake is the first byte of a TLS handshake record, which no startup
 // packet begins with: their length would be over startupBytes.
 const tlsHandshake = 0x16
-
-// hungUp is the leaver of a TLS connection whose socket a loop watches.
-type hungUp struct{ c *lane.Conn }
-
-// Left reports whether the client has closed its end.
-func (h hungUp) Left() bool { return h.c.HungUp() }
