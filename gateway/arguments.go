@@ -376,18 +376,18 @@ func placeOf(text string, words []planner.PreparedWord, places []int, at int) in
 // Clients number types as the default shard does. What the messages of a Pipeline do not
 // show (a parameter's type, a portal's columns) the session says; see executor/oids.go.
 
-// numbers makes sure that pipe.Conn knows the OIDs of a statement's declared types.
-func (x *prepared) numbers(s *statement) error {
+// learnOIDs makes sure that pipe.Conn knows the OIDs of a statement's declared types.
+func (x *prepared) learnOIDs(s *statement) error {
 	if len(s.oids) == 0 {
 		return nil
 	}
 	_, err := x.pipe.Conn.OIDs(s.oids, !x.shards.nowait)
-	return x.pipe.numbered(err)
+	return x.pipe.oidsError(err)
 }
 
-// numberedColumns reports whether values of a RowDescription's columns may have OIDs
+// oidColumns reports whether values of a RowDescription's columns may have OIDs
 // inside that differ between shards.
-func numberedColumns(body []byte) bool {
+func oidColumns(body []byte) bool {
 	for len(body) > 2 {
 		_, rest, ok := cut(body[2:])
 		if !ok || len(rest) < 18 {
@@ -401,10 +401,10 @@ func numberedColumns(body []byte) bool {
 	return false
 }
 
-// numberedBind translates the parameters of a Bind for pipe.Conn, and finds out
+// bindOIDs translates the parameters of a Bind for pipe.Conn, and finds out
 // whether the rows of the portal will have to be. rest is the body after its names, which
 // x.args were read from.
-func (x *prepared) numberedBind(p *portal, rest []byte) ([]byte, error) {
+func (x *prepared) bindOIDs(p *portal, rest []byte) ([]byte, error) {
 	p.values, p.described = nil, false
 	if !slices.Contains(x.args.Formats, 1) && !binaryFormats(x.bound.Tail) || !x.pipe.Conn.Foreign() {
 		return rest, nil
@@ -413,7 +413,7 @@ func (x *prepared) numberedBind(p *portal, rest []byte) ([]byte, error) {
 	if err := x.typed(s); err != nil {
 		return nil, err
 	}
-	if binaryFormats(x.bound.Tail) && (s.columns == 0 || s.numbered || s.replanned || s.plan.Cursor != nil) {
+	if binaryFormats(x.bound.Tail) && (s.columns == 0 || s.oidColumns || s.replanned || s.plan.Cursor != nil) {
 		p.values = &executor.Columns{}
 	}
 	types := s.types
@@ -422,7 +422,7 @@ func (x *prepared) numberedBind(p *portal, rest []byte) ([]byte, error) {
 	}
 	values, err := x.pipe.Conn.Values(types, x.args.Formats, x.args.Values, !x.shards.nowait)
 	if err != nil {
-		return nil, x.pipe.numbered(err)
+		return nil, x.pipe.oidsError(err)
 	}
 	if len(values) == 0 || &values[0] == &x.args.Values[0] {
 		return rest, nil
@@ -433,7 +433,7 @@ func (x *prepared) numberedBind(p *portal, rest []byte) ([]byte, error) {
 // typed makes sure that the types of a statement's parameters are known if one of x.args, in
 // binary, could have OIDs inside: the shard is asked.
 func (x *prepared) typed(s *statement) error {
-	if s.types != nil || !x.mayNumber(s) {
+	if s.types != nil || !x.mayHoldOIDs(s) {
 		return nil
 	}
 	if x.shards.nowait {
@@ -450,11 +450,11 @@ func (x *prepared) typed(s *statement) error {
 	return err
 }
 
-// mayNumber reports whether a value of x.args, in binary and of a type that nobody has told, could
+// mayHoldOIDs reports whether a value of x.args, in binary and of a type that nobody has told, could
 // have OIDs of user-defined types inside.
-func (x *prepared) mayNumber(s *statement) bool {
+func (x *prepared) mayHoldOIDs(s *statement) bool {
 	for i, v := range x.args.Values {
-		if (i < len(s.oids) && s.oids[i] != 0) || wire.FormatAt(x.args.Formats, i) != 1 || !numberedSize(v) {
+		if (i < len(s.oids) && s.oids[i] != 0) || wire.FormatAt(x.args.Formats, i) != 1 || !oidSized(v) {
 			continue
 		}
 		return s.plan.Numbers || slices.ContainsFunc(s.plan.Tables, func(t *shardmap.Table) bool {
@@ -464,9 +464,9 @@ func (x *prepared) mayNumber(s *statement) bool {
 	return false
 }
 
-// numberedSize reports whether a value could be the OID of a user-defined type, or have one inside: a
+// oidSized reports whether a value could be the OID of a user-defined type, or have one inside: a
 // range takes 9 bytes at least, what else there is takes more.
-func numberedSize(v []byte) bool {
+func oidSized(v []byte) bool {
 	return len(v) == 4 && binary.BigEndian.Uint32(v) >= executor.FirstUserOID || len(v) >= 9
 }
 

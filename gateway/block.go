@@ -355,7 +355,7 @@ func (x *commands) inquire(text string, whole bool) ([]byte, error) {
 func (x *commands) answerTo(text string, most int) (answer []byte, lost bool, err error) {
 	out := guarded{readRows: readRows{capture: capture{max: most, par: x.w.onParameter}}, guard: x.pipe.guardAnswer}
 	x.pipe.Query(text)
-	f := flight{end: executor.None, roam: x.pipe.sent()}
+	f := flight{end: executor.None, reroutable: x.pipe.sent()}
 	x.shards.setRunning(x.pipe.Conn)
 	o, err := x.pipe.Run(executor.None, &out)
 	if _, err := x.conversed(f, o, err); err != nil {

@@ -141,7 +141,7 @@ func (b *shardConns) obtain(shard string, u use, s *executor.Settings) (*executo
 		}
 		b.ex.KeepCounters()
 	}
-	if u.roam == anchored {
+	if u.reroutable == anchored {
 		if u.replica && b.mayRead() {
 			if b.nowait {
 				return nil, errWait

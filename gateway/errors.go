@@ -236,7 +236,7 @@ func stale(code sqlstate.Code) bool {
 // onPrimary runs the unit again on the primary, after a replica's error, if that
 // can be done.
 func (x *unitRun) onPrimary() error {
-	again := x.repeatable(roamMax)
+	again := x.repeatable(reroutesMax)
 	if !again {
 		return nil
 	}

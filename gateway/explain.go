@@ -24,7 +24,7 @@ func (x *commands) explain(st *planner.Statement, args *planner.Args) (*localRes
 		return nil, err
 	}
 	if in := st.Inner; st.Refused == nil && in != nil && in.Refused == nil && in.Kind == planner.DefaultShard && !in.Copy {
-		if err := x.judge(in); err != nil {
+		if err := x.validateOnShard(in); err != nil {
 			return nil, err
 		}
 	}
@@ -42,9 +42,9 @@ func (x *commands) explain(st *planner.Statement, args *planner.Args) (*localRes
 	return l, nil
 }
 
-// judge lets the default shard analyse a statement, as EXPLAIN does in PostgreSQL: the map does not know what is whole, so it would
-// say of a table that is not there where it would be.
-func (x *commands) judge(st *planner.Statement) error {
+// validateOnShard lets the default shard analyse a statement, as EXPLAIN does in PostgreSQL: the map does not know what is
+// whole, so it would say of a table that is not there where it would be.
+func (x *commands) validateOnShard(st *planner.Statement) error {
 	if err := x.reachFor(st, nil); err != nil {
 		return err
 	}

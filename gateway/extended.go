@@ -40,11 +40,11 @@ type statement struct {
 	private bool // made from a transaction's own snapshot
 	prep    *executor.Prepared
 	// columns is a digest of the result's columns as the client was told them; types are
-	// those of all parameters, once a shard has said, and numbered says that values of the
+	// those of all parameters, once a shard has said, and oidColumns says that values of the
 	// columns may have OIDs inside.
-	columns  uint64
-	types    []uint32
-	numbered bool
+	columns    uint64
+	types      []uint32
+	oidColumns bool
 	// params are the types of the parameters when it was prepared, paramNames their names; nil until they are needed.
 	params     []uint32
 	paramNames []string
@@ -222,7 +222,7 @@ func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 		return x.reach(several.Name, use{readOnly: true, weak: true})
 	case onSeveral(x.tx.conn):
 	case st.Kind == planner.Several:
-		st = judgeOf(st)
+		st = validatorOf(st)
 	case st.Cursor != nil && st.Cursor.Hold && st.Kind != planner.OneShard:
 		st = &defaultShard
 	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
@@ -231,11 +231,11 @@ func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 		st = &anyShard
 	}
 	if st.Kind == planner.AnyShard {
-		u.roam = brief
+		u.reroutable = brief
 	}
 	shard, err := x.choose(st, &planner.Args{OIDs: oids})
 	if err == nil && shard == several.Name && !x.pipe.inSeveral() {
-		u.roam = brief // its keys are on several shards: each of them can describe it
+		u.reroutable = brief // its keys are on several shards: each of them can describe it
 		switch {
 		case x.tx.conn != nil:
 			shard = x.tx.conn.Shard()
@@ -246,10 +246,10 @@ func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 	if err != nil {
 		return err
 	}
-	apart := x.judgedApart(st)
+	apart := x.validatedApart(st)
 	if apart && shard == several.Name {
 		shard = x.srv.ex.Any()
-		if judgeOf(st) == &defaultShard {
+		if validatorOf(st) == &defaultShard {
 			snap, _ := x.snapshot()
 			shard = snap.State().DefaultShard
 		}
@@ -260,12 +260,12 @@ func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 	// The transaction has changed nothing yet: the statement is judged outside
 	// it, and the transaction stays free to go anywhere.
 	if shard == several.Name { // the keys in its text are on several shards
-		if shard, err = x.choose(judgeOf(st), &planner.Args{}); err != nil {
+		if shard, err = x.choose(validatorOf(st), &planner.Args{}); err != nil {
 			return err
 		}
 	}
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard {
-		x.pipe.sending(u.roam)
+		x.pipe.sending(u.reroutable)
 		return nil
 	}
 	if err := x.leave(); err != nil {
@@ -276,7 +276,7 @@ func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 		return err
 	}
 	x.pipe.Conn = c
-	x.pipe.sending(u.roam)
+	x.pipe.sending(u.reroutable)
 	return nil
 }
 
@@ -412,10 +412,10 @@ func (x *session) bind(f wire.Frame) error {
 		}
 	}
 	if err == nil {
-		rest, err = x.numberedBind(p, rest)
+		rest, err = x.bindOIDs(p, rest)
 	}
 	if err == nil {
-		err = x.numbers(s)
+		err = x.learnOIDs(s)
 	}
 	if err != nil {
 		x.portals.Drop(string(name))
@@ -517,7 +517,7 @@ func (x *session) describe(f wire.Frame) error {
 	}
 	x.pipe.dirty = true
 	x.runs(p.st)
-	x.pipe.sending(useOf(p.st).roam)
+	x.pipe.sending(useOf(p.st).reroutable)
 	x.pipe.DescribePortal(string(name), true, p.stmt, p.values)
 	p.described = true
 	return nil
@@ -568,7 +568,7 @@ func (x *session) execute(f wire.Frame) error {
 		x.pipe.dirty = true
 		x.stats.Runs(p.st)
 		x.runs(p.st)
-		x.pipe.sending(useOf(p.st).roam)
+		x.pipe.sending(useOf(p.st).reroutable)
 		if p.values != nil && !p.described && !p.st.Copy {
 			x.pipe.LearnColumns(string(name), p.stmt, p.values)
 			p.described = true

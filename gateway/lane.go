@@ -362,7 +362,7 @@ func (x *session) quickQuery(f wire.Frame) error {
 // takeOff sends what is pending.
 func (x *session) takeOff(now time.Time) {
 	c, l := x.pipe.Conn, &x.lane
-	l.flight.roam = x.pipe.sent()
+	l.flight.reroutable = x.pipe.sent()
 	l.flying = true
 	x.shards.setRunning(c) // nothing ran, so that no cancel holds the lock for long
 	news := c.Lane().Take(x)

@@ -18,7 +18,7 @@ import (
 //	                        ▼                                   ▼
 //	                      (none)                           several shards
 //
-// sends and roam say what the messages have in common whose answers are awaited; flights and alone, whether the lease vouches
+// sends and reroutable say what the messages have in common whose answers are awaited; flights and alone, whether the lease vouches
 // for the answer (guardAnswer).
 type link struct {
 	executor.Pipeline
@@ -28,9 +28,9 @@ type link struct {
 	wrote bool
 	// dirty: extended-protocol messages went to Conn since its last Sync.
 	dirty bool
-	// roam is what the sends messages to Conn have in common that await their answers, see sending.
-	roam  roaming
-	sends int
+	// reroutable is what the sends messages to Conn have in common that await their answers, see sending.
+	reroutable reroutability
+	sends      int
 	// flights counts what was sent since the last Sync, alone says whether it was one statement. See leaseLost.
 	flights int
 	alone   bool
@@ -42,13 +42,13 @@ type link struct {
 // forget is for the end of the transaction that Conn had: nothing was sent.
 func (l *link) forget() { l.dirty, l.wrote, l.sends = false, false, 0 }
 
-// roaming says whether another shard could answer as well.
-type roaming uint8
+// reroutability says whether another shard could answer as well.
+type reroutability uint8
 
 const (
-	anchored roaming = iota // no: it is about rows of the shard
-	free                    // yes, but the answer may take its time
-	brief                   // yes, and the answer takes no time: descriptions, SET
+	anchored reroutability = iota // no: it is about rows of the shard
+	free                          // yes, but the answer may take its time
+	brief                         // yes, and the answer takes no time: descriptions, SET
 )
 
 // virtual reports whether the current conversation is with the virtual database.
@@ -90,17 +90,17 @@ func (l *link) inSeveral() bool {
 }
 
 // sending notes what is about to be sent on pipe.Conn.
-func (l *link) sending(r roaming) {
-	if l.sends == 0 || r < l.roam {
-		l.roam = r
+func (l *link) sending(r reroutability) {
+	if l.sends == 0 || r < l.reroutable {
+		l.reroutable = r
 	}
 	l.sends++
 }
 
 // sent says what the messages that are sent now have in common, and begins anew.
-func (l *link) sent() roaming {
+func (l *link) sent() reroutability {
 	l.counted()
-	r := l.roam
+	r := l.reroutable
 	if l.sends == 0 || l.tx.state != txNone && !l.outside() && !l.tx.loose() {
 		r = anchored
 	}
@@ -155,7 +155,7 @@ func accepted(b []byte) bool {
 	return !rows
 }
 
-func (l *link) numbered(err error) error {
+func (l *link) oidsError(err error) error {
 	var se *sqlstate.Error
 	switch {
 	case err == nil || errors.As(err, &se):

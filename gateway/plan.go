@@ -146,7 +146,7 @@ func (p *planning) unplanned(err error, sql []byte, private bool) error {
 	if p.tx.state != txNone && sqlstate.CodeOf(err) != sqlstate.SyntaxError {
 		p.tx.snapped = true
 	}
-	return p.shards.judged(err, sql, private)
+	return p.shards.validateOnShard(err, sql, private)
 }
 
 // mayCallTemp reads the functions in pg_temp again, before a statement calls one. A table that a body names may be a
@@ -186,7 +186,7 @@ func (p *planning) replan(s *statement) error {
 		s.replanned, s.types = true, nil
 	} else if s.plan != nil {
 		// Another search_path may mean other tables, with other types.
-		s.types, s.numbered = nil, true
+		s.types, s.oidColumns = nil, true
 		s.unread = s.unread || !p.ex.SamePath(s.settings, p.gucs.Settings, snap)
 	}
 	s.plan, s.version, s.private, s.settings = st, snap.SchemaVersion(), private, p.gucs.Settings
@@ -200,10 +200,10 @@ func (p *planning) clear(st *planner.Statement) bool {
 	return private || p.tx.tied(snap) && (!snap.Holding() || p.tx.state == txNone && st.Held(snap, &planner.Args{}) == nil)
 }
 
-// judgedApart reports whether a statement is parsed and described outside of its
+// validatedApart reports whether a statement is parsed and described outside of its
 // transaction: in it, the parsing of a write would lock the table until its end, and
 // a transaction that then waits for a move would keep the source from being fenced.
-func (p *planning) judgedApart(st *planner.Statement) bool {
+func (p *planning) validatedApart(st *planner.Statement) bool {
 	snap, private := p.snapshot()
 	return snap.Holding() && !private && p.tx.conn != nil && p.shards.pin == nil && !st.ReadOnly
 }
@@ -212,7 +212,7 @@ func (p *planning) judgedApart(st *planner.Statement) bool {
 // the ParseComplete. It returns the statement's name there. Errors: those of
 // executor.Conn.OIDs; the statement is forgotten then if it was to be relayed.
 func (x *prepared) prepare(s *statement, relay bool) (string, error) {
-	if err := x.numbers(s); err != nil {
+	if err := x.learnOIDs(s); err != nil {
 		if relay && err != errWait {
 			x.statements.DropOnly(s.name, s)
 		}
@@ -293,9 +293,9 @@ const (
 	judgeEnd   = "\n; DEALLOCATE cleave_judge"
 )
 
-// judged is the error of a statement that was not planned: that of the database if it
+// validateOnShard is the error of a statement that was not planned: that of the database if it
 // would not take the statement either.
-func (b *shardConns) judged(err error, sql []byte, private bool) error {
+func (b *shardConns) validateOnShard(err error, sql []byte, private bool) error {
 	var refusal *sqlstate.Error
 	if !errors.As(err, &refusal) || !refusal.Unsure || private || b.nowait {
 		return err

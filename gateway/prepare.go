@@ -429,7 +429,7 @@ func (s *statement) Described(body []byte) *sqlstate.Error {
 	if s.columns != 0 && s.columns != digest && s.replanned {
 		return sqlstate.ChangedResult()
 	}
-	s.columns, s.replanned, s.numbered = digest, false, numberedColumns(body)
+	s.columns, s.replanned, s.oidColumns = digest, false, oidColumns(body)
 	return nil
 }
 

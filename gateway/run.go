@@ -278,8 +278,8 @@ type use struct {
 	weak bool
 	// blind: it takes no snapshot, so that a stricter isolation is none of its business (SHOW, SET).
 	blind bool
-	// roam: it was sent to a shard that another one could stand in for.
-	roam roaming
+	// reroutable: it was sent to a shard that another one could stand in for.
+	reroutable reroutability
 	// replica: a replica could answer it.
 	replica bool
 	// batched: what follows can be sent together with the BEGIN, see bindTx.
@@ -292,8 +292,8 @@ type use struct {
 	temp string // the temporary table that it makes
 }
 
-// roamMax is how often a unit is run again because shards that others can stand in for failed.
-const roamMax = 3
+// reroutesMax is how often a unit is run again because shards that others can stand in for failed.
+const reroutesMax = 3
 
 // answerMax bounds the wait for a brief answer.
 const answerMax = 2 * time.Second
@@ -383,7 +383,7 @@ func (x *unitRun) used(u use) {
 	if u.on != nil && u.on.Traces {
 		x.pipe.Conn.Soil()
 	}
-	x.pipe.sending(u.roam)
+	x.pipe.sending(u.reroutable)
 	if x.tx.weak && (!u.weak || x.tx.oneSnapshot() && !u.blind) {
 		x.tx.weak = false
 		if c := x.tx.conn; c != nil {
@@ -469,8 +469,8 @@ func (x *unitRun) changed() error {
 
 // flight is a message on its way to a shard, or its answers on their way back.
 type flight struct {
-	end  byte // executor.Sync, Flush or None
-	roam roaming
+	end        byte // executor.Sync, Flush or None
+	reroutable reroutability
 }
 
 // converse sends what is pending and relays the answers. An error that the
@@ -481,13 +481,13 @@ func (x *unitRun) converse(end byte) (executor.Outcome, error) {
 		return executor.Outcome{}, errWait
 	}
 	c := x.pipe.Conn
-	f := flight{end: end, roam: x.pipe.sent()}
-	if f.roam == brief {
+	f := flight{end: end, reroutable: x.pipe.sent()}
+	if f.reroutable == brief {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 	}
 	x.shards.setRunning(c)
 	o, err := x.pipe.Run(end, &x.w)
-	if f.roam == brief && err == nil && c.SetDeadline(time.Time{}) != nil {
+	if f.reroutable == brief && err == nil && c.SetDeadline(time.Time{}) != nil {
 		c.Break()
 	}
 	return x.concluded(f, o, err)
@@ -522,7 +522,7 @@ func (x *unitRun) conversed(f flight, o executor.Outcome, err error) (executor.O
 	x.stats.Done(&x.pipe.Pipeline, c, x.pipe.virtual() || onSeveral(c), o, err)
 	switch {
 	case err != nil:
-		return o, x.lost(err, o.Err, f.end, f.roam)
+		return o, x.lost(err, o.Err, f.end, f.reroutable)
 	case o.Err == nil:
 		if o.Ready && x.tx.state != txNone && c == x.tx.conn {
 			x.tx.failed = x.tx.failed || o.Status == 'E'
@@ -535,7 +535,7 @@ func (x *unitRun) conversed(f flight, o executor.Outcome, err error) (executor.O
 		return o, nil
 	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
 		c.Break()
-		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, f.end, f.roam)
+		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, f.end, f.reroutable)
 	case o.Err.Code == sqlstate.NotOwner:
 		return o, x.notOwner(o.Err)
 	case onReplica(c) && stale(o.Err.Code):
@@ -611,7 +611,7 @@ func (x *unitRun) undo() error {
 
 // lost deals with a shard's connection that broke, and says what is known about
 // the outcome.
-func (x *unitRun) lost(cause error, said *sqlstate.Error, end byte, roam roaming) error {
+func (x *unitRun) lost(cause error, said *sqlstate.Error, end byte, reroutable reroutability) error {
 	if err := x.leaseLost(cause, end); err != nil {
 		return err
 	}
@@ -626,11 +626,11 @@ func (x *unitRun) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	inTx := x.tx.state != txNone && !x.pipe.outside()
 	tries := 1
 	if c.OnReplica() {
-		tries = roamMax
+		tries = reroutesMax
 		x.shards.primary = x.unit.tries > 0
 	}
-	if roam != anchored {
-		tries = roamMax
+	if reroutable != anchored {
+		tries = reroutesMax
 		if !cancelled {
 			x.srv.ex.Shun(c.Shard())
 		}

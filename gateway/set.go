@@ -29,7 +29,7 @@ func relayedSet(st *planner.Statement) bool {
 // reachForSet makes pipe.Conn a conversation that has the session's settings:
 // the transaction's, the default shard's, or, if that is down, any other.
 func (x *prepared) reachForSet() error {
-	u := use{readOnly: true, weak: true, blind: true, roam: brief}
+	u := use{readOnly: true, weak: true, blind: true, reroutable: brief}
 	if x.tx.conn != nil {
 		return x.reach(x.tx.conn.Shard(), u)
 	}
@@ -125,7 +125,7 @@ func (x *commands) trySet(st *planner.Statement, next, keep *executor.Settings) 
 			return err
 		}
 	}
-	u := use{readOnly: true, weak: true, roam: brief}
+	u := use{readOnly: true, weak: true, reroutable: brief}
 	c, err := x.shards.obtain(x.srv.ex.Snapshot().State().DefaultShard, u, x.gucs.Before)
 	if err != nil {
 		return err

@@ -175,7 +175,7 @@ func (x *unitRun) reachSeveral(u use) error {
 	x.tx.conn, x.pipe.Conn, x.tx.weak = c, c, false
 	x.unit.bound = o.Adopted == nil
 	x.pipe.wrote = x.pipe.wrote || !u.readOnly
-	x.pipe.sending(u.roam)
+	x.pipe.sending(u.reroutable)
 	if !u.readOnly {
 		x.tx.ran++
 	}
@@ -264,9 +264,9 @@ func onReplica(c *executor.Conn) bool {
 	return c.OnReplica() || ok && sev.OnReplicas()
 }
 
-// judgeOf stands for a statement over several shards where one has to describe
+// validatorOf stands for a statement over several shards where one has to describe
 // it: every shard has its tables, but for those of the default shard alone.
-func judgeOf(st *planner.Statement) *planner.Statement {
+func validatorOf(st *planner.Statement) *planner.Statement {
 	if slices.ContainsFunc(st.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }) {
 		return &defaultShard
 	}

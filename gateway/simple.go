@@ -175,7 +175,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 	shard := ""
 	var last *planner.Statement
 	all := &planner.Statement{}
-	u := use{on: all, readOnly: true, weak: true, roam: free, replica: true}
+	u := use{on: all, readOnly: true, weak: true, reroutable: free, replica: true}
 	for _, part := range parts {
 		st, err := x.plan([]byte(part))
 		if err != nil {
@@ -189,7 +189,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		if su.pin {
 			return false, nil
 		}
-		u.roam, u.replica = min(u.roam, su.roam), u.replica && su.replica
+		u.reroutable, u.replica = min(u.reroutable, su.reroutable), u.replica && su.replica
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
 		last = st
 		if st.Counts() {
@@ -274,7 +274,7 @@ var timed = []string{"now", "current_date", "current_time", "timestamp", "localt
 func useOf(st *planner.Statement) use {
 	u := use{on: st, pin: st.Pins, temp: st.Temp, readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1 || st.Kind == planner.Several}
 	if st.Kind == planner.AnyShard {
-		u.roam = free
+		u.reroutable = free
 	}
 	if u.readOnly && len(st.Tables) == 0 && st.Kind != planner.OneShard && !st.Sequenced {
 		u.weak = true

@@ -76,7 +76,7 @@ func (x *unitRun) bindTx(shard string, u use) error {
 	x.turn.At(c.ShardName())
 	x.unit.bound = true
 	x.pipe.wrote = !u.readOnly
-	x.pipe.sending(u.roam)
+	x.pipe.sending(u.reroutable)
 	if !u.readOnly {
 		x.tx.ran++
 		x.turn.Wrote(c.Shard(), x.unit.version)
@@ -94,11 +94,11 @@ func (x *unitRun) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 		sql += ";" + strings.Join(x.tx.log, ";")
 	}
 	for tries := 1; ; tries++ {
-		if u.roam != anchored {
+		if u.reroutable != anchored {
 			_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 		}
 		_, err := x.shards.exec(c, sql)
-		if err == nil && u.roam != anchored {
+		if err == nil && u.reroutable != anchored {
 			err = c.SetDeadline(time.Time{})
 		}
 		if err == nil {
@@ -117,7 +117,7 @@ func (x *unitRun) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 			return nil, stopped.OnShard(shard)
 		}
 		switch {
-		case tries == roamMax || u.roam == anchored && !replica:
+		case tries == reroutesMax || u.reroutable == anchored && !replica:
 			return nil, c.Lost(err, false)
 		case replica:
 			x.shards.primary = tries > 1
