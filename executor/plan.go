@@ -220,8 +220,10 @@ func mayView(st *planner.Statement, s *Settings) (*planner.Statement, error) {
 	return st, nil
 }
 
-// TimeInputs is Planner.TimeInputs.
-func (p *plans) TimeInputs(text string) *planner.TimeInputs { return p.planner.TimeInputs(text) }
+// PreparedWords is Planner.PreparedWords under a search path.
+func (p *plans) PreparedWords(text string, s *Settings, snap *shardmap.Snapshot) []planner.PreparedWord {
+	return p.planner.PreparedWords(text, snap, p.path(s, snap))
+}
 
 // KeyTexts is Planner.KeyTexts under a search path. w can leave as it can leave a plan.
 func (p *plans) KeyTexts(w Waiter, text string, s *Settings, snap *shardmap.Snapshot) ([]planner.PreparedWord, error) {

@@ -11,14 +11,13 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
-	"github.com/cleavedb/cleave/executor/timeinput"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// What PREPARE and EXECUTE have a shard compute: special date/time inputs, and the arguments.
+// What PREPARE and EXECUTE compute: the words for the time in a statement, and the arguments.
 
 // ask runs a query for the session: in its transaction, so that now() is its time, or on the default shard.
 func (x *prepared) ask(sql string) (*engine.Result, error) {
@@ -26,13 +25,19 @@ func (x *prepared) ask(sql string) (*engine.Result, error) {
 		return nil, errWait
 	}
 	if x.tx.state == txOpen && x.tx.schema == nil {
-		c, err := x.inputReader()
-		if err != nil {
+		if err := x.drain(); err != nil {
 			return nil, err
 		}
-		res, err := x.shards.exec(c, sql)
+		shard := x.srv.ex.Any()
+		if x.tx.conn != nil {
+			shard = x.tx.conn.Shard()
+		}
+		if err := x.reach(shard, use{readOnly: true}); err != nil { // its time is the transaction's from now on
+			return nil, err
+		}
+		res, err := x.shards.exec(x.tx.conn, sql)
 		if err != nil {
-			return nil, x.shards.shardSaid(c, err)
+			return nil, x.shards.shardSaid(x.tx.conn, err)
 		}
 		return res, nil
 	}
@@ -48,59 +53,32 @@ func (x *prepared) ask(sql string) (*engine.Result, error) {
 	return res, nil
 }
 
-// readInputs puts the time into the text of a statement that is prepared, in place of special date/time inputs ('now'):
-// PostgreSQL reads them now, and not when it is executed. A statement of the cluster's is prepared on many conversations.
-//
-// Errors: 0A000 if a statement that PostgreSQL takes cannot be asked about.
-func (x *prepared) readInputs(s *statement) error {
-	t := x.srv.ex.TimeInputs(s.text)
-	switch {
-	case t == nil:
+// prepareWords puts the time into the text of a statement that is prepared, in place of the words for it: PostgreSQL reads
+// them now, and not when it is executed. Words inside of arrays, ranges and domains too.
+func (x *prepared) prepareWords(s *statement) error {
+	snap, _ := x.snapshot()
+	words := x.srv.ex.PreparedWords(s.text, x.gucs.Settings, snap)
+	if len(words) == 0 {
 		return nil
-	case x.shards.nowait:
-		return errWait
 	}
-	c, err := x.inputReader()
+	sql, _ := question(words, plainDefault(x.srv.ex))
+	res, err := x.ask(sql)
 	if err != nil {
 		return err
 	}
-	if x.tx.conn != c && x.shards.pin != c {
-		defer c.Release()
+	if len(res.Rows) != 1 || len(res.Rows[0]) != len(words) {
+		return sqlstate.New(sqlstate.InternalError, "the shard gave no time")
 	}
-	text := ""
-	if sc, ok := c.Conn.(*several.Conn); ok {
-		text, err = sc.ReadInputs(t, s.text, s.oids)
-	} else {
-		sh, known := x.srv.ex.Snapshot().Shard(c.Shard())
-		asker := &timeinput.Server{Conn: c, Exec: func(sql string) (*engine.Result, error) { return x.shards.exec(c, sql) }, Block: x.tx.conn == c, Clock: !known || sh.Can().Clock}
-		text, err = asker.Read(t, s.text, s.oids, "pg_catalog.now()")
+	values := make([]string, len(words))
+	for i, v := range res.Rows[0] {
+		if v.Null {
+			return sqlstate.Refusal("CLV-1102", "the text %s, which is read when the statement is prepared, has a word for the time inside", s.text[words[i].From:words[i].To]).
+				WithHint("write the time itself, or an expression with now()")
+		}
+		values[i] = v.String
 	}
-	if err != nil {
-		return x.shards.shardSaid(c, err)
-	}
-	s.reads(text)
+	s.reads(planner.With(s.text, words, values))
 	return nil
-}
-
-// inputReader is a conversation whose transaction has the session's time: that of its transaction, or any with the default shard.
-func (x *prepared) inputReader() (*executor.Conn, error) {
-	if x.tx.state == txOpen && x.tx.schema == nil {
-		if err := x.drain(); err != nil {
-			return nil, err
-		}
-		shard := x.srv.ex.Any()
-		if x.tx.conn != nil {
-			shard = x.tx.conn.Shard()
-		}
-		if err := x.reach(shard, use{readOnly: true}); err != nil { // its time is the transaction's from now on
-			return nil, err
-		}
-		return x.tx.conn, nil
-	}
-	if x.shards.pin != nil {
-		return x.shards.pinned(x.gucs.Settings) // it may have temporary tables
-	}
-	return x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.Settings)
 }
 
 // paramTypes are the types of a statement's parameters, as they were when it was prepared.

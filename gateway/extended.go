@@ -165,7 +165,7 @@ func (x *session) parse(f wire.Frame) error {
 		return err
 	}
 	if s.name != "" {
-		if err := x.readInputs(s); err != nil {
+		if err := x.prepareWords(s); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func (x *commands) prepareSQL(st *planner.Statement) error {
 		}
 		s.oids = oids
 	}
-	if err := x.readInputs(s); err != nil {
+	if err := x.prepareWords(s); err != nil {
 		return err
 	}
 	if err := x.replan(s); err != nil {

@@ -45,9 +45,9 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 	a.second.guard = a.guarding()
 	a.castingViews(n)
 	guards := a.guards(n)
-	if guards {
-		p.readTypes(n, st.Text, snap, searchPath)
-		guards = a.guards(n)
+	if guards || hasTimeWord(n) {
+		p.readWords(n, st.Text, snap, searchPath, true)
+		guards = a.guards(n) // the types of columns are known
 	}
 	a.elsewhereTimed(n)
 	a.timedDefaults(n)
@@ -70,22 +70,6 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 	fail(sqlstate.Refusal("CLV-0603", "the statement casts texts to times, and in a transaction over several shards each shard could read words among them by its own clock").
 		WithHint("run the statement in a transaction of its own"))
 	return "", false, nil
-}
-
-// readTypes notes in a statement's tree what is known of the operands of its casts, as far as the reading goes.
-func (p *Planner) readTypes(n *pg.Node, sql string, snap *shardmap.Snapshot, path []string) {
-	defer func() {
-		if r := recover(); r != nil {
-			if _, refused := r.(bailout); !refused {
-				panic(r)
-			}
-		}
-	}()
-	if n = queryOf(n); n != nil {
-		a := p.analyzer(sql, snap, path)
-		a.reads(newReading())
-		a.query(n)
-	}
 }
 
 // castingViews puts the query of a view that casts texts to times in its place. A view that a statement of one shard

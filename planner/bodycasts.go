@@ -50,7 +50,7 @@ var plainTypes = wordSet(`int2 int4 int8 int integer bigint smallint numeric dec
 		inet cidr macaddr int4range int8range numrange tsrange tstzrange daterange void`)
 
 // outside knows types by their names alone.
-var outside = &typer{}
+var outside = &analyzer{}
 
 // plainType reports whether a type is one of plainTypes.
 func plainType(t *pg.TypeName) bool {
@@ -299,12 +299,7 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 			return n
 		}
 	case *pg.Node_AConst:
-		s := v.AConst.GetSval()
-		if s != nil && HasTimeWord(s.Sval) {
-			fail(sqlstate.Refusal("CLV-0626", "the text %s has a word for the time, which each shard could read by its own clock", sqltext.QuoteString(s.Sval)).
-				WithHint("write now() or current_date; if it is no time, compare it with a text: column::text = %s", sqltext.QuoteString(s.Sval)))
-		}
-		if s != nil && reads == wordsParts && holdsWord(s.Sval) {
+		if s := v.AConst.GetSval(); s != nil && reads == wordsParts && holdsWord(s.Sval) {
 			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", sqltext.QuoteString(s.Sval), own.QualifiedName()).
 				WithHint("cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word"))
 		}

@@ -64,22 +64,22 @@ const (
 )
 
 // castReads is that of the type of a cast.
-func (ty *typer) castReads(t *pg.TypeName) wordsIn {
-	switch ty.readsType(t) {
+func (a *analyzer) castReads(t *pg.TypeName) wordsIn {
+	switch a.readsType(t) {
 	case readsText:
 		return wordsNone
 	case readsTime:
 		return wordsAlone
 	}
 	names := sqltree.Strings(t.GetNames())
-	if len(names) == 1 && serverdependent.WithoutOID[names[0]] && TimeTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
+	if len(names) == 1 && serverdependent.WithoutOID[names[0]] && wordTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
 		return wordsNone // nobody calls a type of times of his own so
 	}
-	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden()) {
+	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden()) {
 		return wordsOwn
 	}
 	switch name := names[len(names)-1]; {
-	case slices.Contains(slices.Collect(maps.Values(TimeTypes)), name), name == "tsrange", name == "tstzrange", name == "daterange",
+	case slices.Contains(slices.Collect(maps.Values(wordTypes)), name), name == "tsrange", name == "tstzrange", name == "daterange",
 		name == "tsmultirange", name == "tstzmultirange", name == "datemultirange":
 		return wordsInside
 	case strings.HasPrefix(name, "reg"), name == "int4multirange", name == "int8multirange", name == "nummultirange", name == "pg_lsn", name == "tid", name == "xid", name == "xid8", name == "cid":
@@ -100,45 +100,45 @@ var textGiven = wordSet(`btrim chr concat concat_ws format initcap left lpad ltr
 var rowTexts = wordSet(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`)
 
 // held says what is known of the operand of a cast: heldText, heldNone, or 0 for nothing.
-func (ty *typer) held(n *pg.Node, sc *scope) int32 {
+func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
 	switch v := n.GetNode().(type) {
 	case nil, *pg.Node_ParamRef, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest:
 		return heldNone
 	case *pg.Node_AConst:
-		if s := v.AConst.GetSval(); s != nil && holdsWord(s.Sval) {
+		if s := v.AConst.GetSval(); s != nil && holdsWord(s.Sval) && !HasTimeWord(s.Sval) {
 			return heldText
 		}
 		return heldNone
 	case *pg.Node_TypeCast:
 		switch names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); {
-		case ty.castReads(v.TypeCast.TypeName) == wordsOwn:
+		case a.castReads(v.TypeCast.TypeName) == wordsOwn:
 			return 0
 		case !sqltree.TextType(v.TypeCast.TypeName) && !(len(names) > 0 && serverdependent.Textual(names[len(names)-1])):
 			return heldNone
 		case len(v.TypeCast.TypeName.ArrayBounds) > 0:
 			return 0
-		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && ty.held(v.TypeCast.Arg, sc) == heldNone:
-			return ty.held(v.TypeCast.Arg, sc)
+		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && a.held(v.TypeCast.Arg, sc) == heldNone:
+			return a.held(v.TypeCast.Arg, sc)
 		}
 		return heldText
 	case *pg.Node_AArrayExpr:
-		return ty.heldAll(v.AArrayExpr.Elements, sc)
+		return a.heldAll(v.AArrayExpr.Elements, sc)
 	case *pg.Node_RowExpr:
-		return ty.heldAll(v.RowExpr.Args, sc)
+		return a.heldAll(v.RowExpr.Args, sc)
 	case *pg.Node_CoalesceExpr:
-		return ty.heldAll(v.CoalesceExpr.Args, sc)
+		return a.heldAll(v.CoalesceExpr.Args, sc)
 	case *pg.Node_MinMaxExpr:
-		return ty.heldAll(v.MinMaxExpr.Args, sc)
+		return a.heldAll(v.MinMaxExpr.Args, sc)
 	case *pg.Node_CaseExpr:
 		all := []*pg.Node{v.CaseExpr.Defresult}
 		for _, w := range v.CaseExpr.Args {
 			all = append(all, w.GetCaseWhen().GetResult())
 		}
-		return ty.heldAll(all, sc)
+		return a.heldAll(all, sc)
 	case *pg.Node_AExpr:
 		switch op := sqltree.Operator(v.AExpr); {
 		case v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_NULLIF:
-			return ty.held(v.AExpr.Lexpr, sc)
+			return a.held(v.AExpr.Lexpr, sc)
 		case v.AExpr.Kind != pg.A_Expr_Kind_AEXPR_OP || len(v.AExpr.Name) != 1:
 			return 0
 		case op == "->>", op == "#>>":
@@ -148,7 +148,7 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 		}
 	case *pg.Node_FuncCall:
 		name, names := sqltree.CallName(v.FuncCall), sqltree.Strings(v.FuncCall.Funcname)
-		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (ty.hidden() || ty.userFunction(names) != nil) {
+		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (a.hidden() || a.userFunction(names) != nil) {
 			return 0
 		}
 		switch args := v.FuncCall.Args; {
@@ -157,12 +157,12 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 		case textGiven[name]:
 			return heldText
 		case len(args) > 0 && (name == "min" || name == "max" || name == "lag" || name == "lead" || name == "first_value" || name == "last_value" || name == "nth_value"):
-			return ty.held(args[0], sc)
-		case len(args) == 1 && ty.timeCall(v.FuncCall) != wordsNone:
+			return a.held(args[0], sc)
+		case len(args) == 1 && a.timeCall(v.FuncCall) != wordsNone:
 			return heldNone
 		}
 	}
-	switch oid := ty.typeOf(n, sc); oid {
+	switch oid := a.typeOf(n, sc); oid {
 	case oidText, oidVarchar, oidBpchar, oidName:
 		return heldText
 	case oidUnknown, 0:
@@ -183,13 +183,13 @@ const (
 var textArrays = map[uint32]bool{1002: true, 1003: true, 1009: true, 1014: true, 1015: true, 2287: true, 2275: true, 18: true}
 
 // heldAll is held of one of several values: texts and constants among them are texts.
-func (ty *typer) heldAll(list []*pg.Node, sc *scope) int32 {
+func (a *analyzer) heldAll(list []*pg.Node, sc *scope) int32 {
 	out := int32(heldNone)
 	for _, n := range list {
-		if n == nil || n.GetAConst() != nil && ty.held(n, sc) == heldNone {
+		if n == nil || n.GetAConst() != nil && a.held(n, sc) == heldNone {
 			continue
 		}
-		switch h := ty.held(n, sc); {
+		switch h := a.held(n, sc); {
 		case h == 0 || n.GetParamRef() != nil:
 			return 0
 		case h == heldText:
@@ -200,9 +200,9 @@ func (ty *typer) heldAll(list []*pg.Node, sc *scope) int32 {
 }
 
 // timeCall says how a call that is a cast reads its argument: date(t).
-func (ty *typer) timeCall(f *pg.FuncCall) wordsIn {
+func (a *analyzer) timeCall(f *pg.FuncCall) wordsIn {
 	how := castCall(f)
-	if how != wordsNone && ty.userFunction(sqltree.Strings(f.Funcname)) != nil {
+	if how != wordsNone && a.userFunction(sqltree.Strings(f.Funcname)) != nil {
 		return wordsNone
 	}
 	return how
@@ -224,22 +224,20 @@ func castCall(f *pg.FuncCall) wordsIn {
 }
 
 // markCast notes what is known of the operand of a cast, where its scope is at hand.
-func (b *binder) markCast(n *pg.Node, sc *scope) {
-	if b.second == nil {
+func (a *analyzer) markCast(n *pg.Node, sc *scope) {
+	if a.second == nil {
 		return
 	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
-		if word, _ := sqltree.ClockLiteral(v.TypeCast); word != "" {
-			v.TypeCast.Location = heldNone // see clocked
-		} else if v.TypeCast.Location > 0 && b.castReads(v.TypeCast.TypeName) != wordsNone {
-			if h := b.held(v.TypeCast.Arg, sc); h != 0 {
+		if v.TypeCast.Location > 0 && a.castReads(v.TypeCast.TypeName) != wordsNone {
+			if h := a.held(v.TypeCast.Arg, sc); h != 0 {
 				v.TypeCast.Location = h
 			}
 		}
 	case *pg.Node_FuncCall:
-		if v.FuncCall.Location > 0 && b.timeCall(v.FuncCall) != wordsNone {
-			if h := b.held(v.FuncCall.Args[0], sc); h != 0 {
+		if v.FuncCall.Location > 0 && a.timeCall(v.FuncCall) != wordsNone {
+			if h := a.held(v.FuncCall.Args[0], sc); h != 0 {
 				v.FuncCall.Location = h
 			}
 		}
@@ -255,7 +253,7 @@ func holdsWord(s string) bool {
 // guarded has the casts of a tree look at what they read. It changes the tree.
 func (a *analyzer) guarded(n *pg.Node) {
 	if a.second != nil && a.second.guard {
-		g := &wordGuard{&a.typer}
+		g := &wordGuard{a}
 		g.message(n.ProtoReflect())
 	}
 }
@@ -281,7 +279,7 @@ func (a *analyzer) guards(n *pg.Node) bool {
 	return !sqltree.SameNode(n, c)
 }
 
-type wordGuard struct{ *typer }
+type wordGuard struct{ *analyzer }
 
 // message goes through a message, what is below first.
 func (g *wordGuard) message(m protoreflect.Message) {
@@ -303,7 +301,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		}
 	case *pg.TypeCast:
 		if reads := g.castReads(v.TypeName); v.Location > 0 || v.Location == heldText {
-			if reads != wordsNone && v.Arg.GetAConst() == nil && !g.wholeRow(v) { // a literal is read before: planner/timeinput.go
+			if reads != wordsNone && !g.wholeRow(v) {
 				v.Arg = g.elements(v.Arg, reads, v.Location == heldText)
 			}
 			v.Location = heldNone
@@ -312,7 +310,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		if v.Location <= 0 && v.Location != heldText {
 			return
 		}
-		if reads := g.timeCall(v); reads != wordsNone && v.Args[0].GetAConst() == nil {
+		if reads := g.timeCall(v); reads != wordsNone {
 			v.Args[0], v.Location = g.operand(v.Args[0], reads, v.Location == heldText), heldNone
 		}
 		if own := g.castFunction(v); own != nil {
@@ -423,11 +421,14 @@ func (g *wordGuard) wholeRow(c *pg.TypeCast) bool {
 
 // document looks at the JSON that a function makes a row of: at the fields, if they are known and it is one row.
 func (g *wordGuard) document(n *pg.Node, function string, fields []string) *pg.Node {
+	if n.GetAConst() != nil {
+		return n // looseWords has seen it
+	}
 	typ := "json"
 	if strings.HasPrefix(function, "jsonb") {
 		typ = "jsonb"
 	}
-	if n.GetParamRef() != nil || n.GetAConst() != nil {
+	if n.GetParamRef() != nil {
 		n = sqltree.CastNode(n, typ, nil)
 	}
 	if len(fields) == 0 || strings.HasSuffix(function, "set") || g.onlyOnce(n) {
@@ -472,12 +473,11 @@ func (g *wordGuard) elements(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 
 // operand is a value that fails if it has a word for the time, and else is what it was. text: it is known to be one.
 func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
-	builtin := reads == wordsAlone || reads == wordsInside
-	document := reads == wordsJSON || reads == wordsXML // in which a letter may be written by its number
-	if n.GetAConst() != nil && !document && !holdsWord(n.GetAConst().GetSval().GetSval()) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
+	if n.GetAConst() != nil && !holdsWord(n.GetAConst().GetSval().GetSval()) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
 		return n
 	}
 	plain := func() *pg.Node { return collateC(sqltree.CastNode(sqltree.Clone(n), "text", nil)) }
+	builtin := reads == wordsAlone || reads == wordsInside
 	rows, windows, queries := false, false, false
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
@@ -540,6 +540,9 @@ func collateC(n *pg.Node) *pg.Node {
 // between them. What may be a plain text as well has a word as HasTimeWord means it.
 var wordPatterns = map[wordsIn]string{}
 
+// patterns are all of them: no words themselves, in a text that was made of another one.
+var patterns []string
+
 func init() {
 	words := []string{"now", "today", "tomorrow", "yesterday"}
 	wordPatterns[wordsAlone] = strings.Join(words, "|")
@@ -561,6 +564,7 @@ func init() {
 	wordPatterns[wordsXML] = own + `|&#|<!`
 	wordPatterns[wordsCalled] = wordPatterns[wordsJSON]
 	wordPatterns[wordsParts] = wordPatterns[wordsInside] + `|\\u00[4-7]`
+	patterns = slices.Collect(maps.Values(wordPatterns))
 }
 
 // guarding reports whether the texts of this statement are to look: they do so already where it was made of another

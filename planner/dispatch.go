@@ -38,9 +38,10 @@ type reading struct {
 	clock bool
 	// anchor is the table whose shard key the proof of locality follows, see local.
 	anchor   *jnode
-	planning bool // the statement was read
-	outside  bool // a sharded table was not bound to the anchor
-	guard    bool // texts look at what they cast to times, see guarded
+	plain    map[*pg.A_Const]bool // see plainWords
+	planning bool                 // the statement was read
+	outside  bool                 // a sharded table was not bound to the anchor
+	guard    bool                 // texts look at what they cast to times, see guarded
 }
 
 func newReading() *reading {
@@ -116,6 +117,7 @@ func (a *analyzer) dispatch() {
 	}
 	unchained(a.second.top)
 	a.timedCall(a.second.top)
+	a.looseWords(a.second.top)
 	a.second.guard = a.guarding()
 	var err error
 	switch a.second.top.GetNode().(type) {

@@ -88,6 +88,7 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 	case *pg.Node_AExpr:
 		e := v.AExpr
 		a.comparedParams(e, w.sc)
+		a.comparedWords(e, w.sc)
 		a.walk(e.Lexpr, w)
 		a.walk(e.Rexpr, w)
 	case *pg.Node_BoolExpr:
@@ -103,6 +104,7 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 	case *pg.Node_RowExpr:
 		a.walkList(v.RowExpr.Args, w)
 	case *pg.Node_AArrayExpr:
+		a.commonWords(w.sc, pointers(v.AArrayExpr.Elements)...)
 		a.walkList(v.AArrayExpr.Elements, w)
 	case *pg.Node_ResTarget:
 		if f := v.ResTarget.Val.GetFuncCall(); f != nil && v.ResTarget.Name == "" && isDefaultCall(f) {
@@ -122,6 +124,7 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 		if a.second != nil {
 			a.noteSteady(v.FuncCall, w.sc)
 		}
+		a.calledWords(v.FuncCall, w.sc)
 		a.markCast(n, w.sc)
 		a.walkChildren(n, w)
 	case *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg, *pg.Node_GroupingFunc:
@@ -137,9 +140,23 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 			a.preferDefault = true // as current_database()
 		}
 	case *pg.Node_CoalesceExpr:
+		a.commonWords(w.sc, pointers(v.CoalesceExpr.Args)...)
 		a.walkList(v.CoalesceExpr.Args, w)
 	case *pg.Node_MinMaxExpr:
+		a.commonWords(w.sc, pointers(v.MinMaxExpr.Args)...)
 		a.walkList(v.MinMaxExpr.Args, w)
+	case *pg.Node_CaseExpr:
+		results := []**pg.Node{&v.CaseExpr.Defresult}
+		for _, arg := range v.CaseExpr.Args {
+			results = append(results, &arg.GetCaseWhen().Result)
+		}
+		a.commonWords(w.sc, results...)
+		if v.CaseExpr.Arg != nil {
+			for _, arg := range v.CaseExpr.Args {
+				a.pairWords(&v.CaseExpr.Arg, &arg.GetCaseWhen().Expr, w.sc)
+			}
+		}
+		a.walkChildren(n, w)
 	case *pg.Node_CurrentOfExpr:
 		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("name the row by its key"))
 	default:

@@ -167,7 +167,7 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 				typ := f.columns[c.Name]
 				own := ""
 				if col := d.columnNamed(c.Name); typ == nil && col != nil {
-					if own = TimeTypes[col.OID]; readsOf(col.OID) == readsUnsure {
+					if own = wordTypes[col.OID]; readsOf(col.OID) == readsUnsure {
 						own = col.Type
 					}
 				}

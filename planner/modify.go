@@ -156,6 +156,7 @@ func (a *binder) update(u *pg.UpdateStmt, parent *scope) *cte {
 	a.where(q.root, u.WhereClause, sc)
 	w := &walker{sc: sc, subs: &q.subs}
 	a.assignGenerated(u.Relation, u.TargetList)
+	a.storedWords(u.Relation, u.TargetList)
 	a.assignments(t.table, u.TargetList, w, &real)
 	a.walkList(u.ReturningList, w)
 	return returned(u.ReturningList, sc, t, a.visitQuery(q, noFacts()))
@@ -203,10 +204,12 @@ func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 		switch c.CommandType {
 		case pg.CmdType_CMD_UPDATE:
 			a.assignGenerated(m.Relation, c.TargetList)
+			a.storedWords(m.Relation, c.TargetList)
 			a.assignments(t.table, c.TargetList, w, &item{})
 		case pg.CmdType_CMD_INSERT:
 			inserts = append(inserts, c)
 			a.mergeGenerated(m.Relation, c)
+			a.mergedWords(t.table, c)
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
@@ -268,6 +271,7 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 		}
 	}
 	sel := s.SelectStmt.GetSelectStmt()
+	a.insertedWords(a.relation(s.Relation).table, cols, sel)
 	switch {
 	case sel == nil:
 		if t != nil {
@@ -312,6 +316,7 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 			a.walk(c.Infer.WhereClause, w)
 		}
 		a.assignGenerated(s.Relation, c.TargetList)
+		a.storedWords(s.Relation, c.TargetList)
 		a.assignments(t, slices.DeleteFunc(slices.Clone(c.TargetList), func(n *pg.Node) bool {
 			if t == nil || !restates(c, n.GetResTarget()) {
 				return false

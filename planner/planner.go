@@ -171,7 +171,7 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 	a.routing = routing{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, touched: &a.touched, p: p, st: a.st}
 	a.binder = binder{
 		typer: &a.typer, sourceText: &a.sourceText, equivalence: &a.equivalence, constants: &a.constants, parameters: &a.parameters, touched: &a.touched,
-		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, p: p, st: a.st,
+		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, wordChecks: a, p: p, st: a.st,
 	}
 	a.madeValues = madeValues{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, st: a.st}
 	return a

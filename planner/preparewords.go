@@ -13,10 +13,87 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// PreparedWord is a literal that is read where the statement is prepared, and not where it is executed.
+// PostgreSQL reads a literal when a statement is prepared: the words for the time are that time
+// whenever it is executed. A statement of the cluster's is prepared on many conversations, so that
+// its text gets the time instead.
+
+// PreparedWord is a literal of a prepared statement that is a word for the time.
 type PreparedWord struct {
 	From, To int    // its place in the text
 	Expr     string // its value, in SQL
+}
+
+// PreparedWords finds the literals of a statement that are read as times, as far as their types
+// are certain.
+func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []string) []PreparedWord {
+	if !mayQuoteWord(sql) {
+		return nil
+	}
+	tree, err := p.parse(sql)
+	if err != nil || len(tree.Stmts) != 1 {
+		return nil
+	}
+	n := tree.Stmts[0].Stmt
+	p.readWords(n, sql, snap, path, false)
+	a := p.analyzer(sql, snap, path)
+	a.reads(newReading())
+	var out []PreparedWord
+	sqltree.Inspect(n, func(m proto.Message) bool {
+		c, ok := m.(*pg.TypeCast)
+		if !ok || c.Arg.GetAConst().GetSval() == nil {
+			return true
+		}
+		i := a.tokenAt(c.Arg.GetAConst().Location)
+		if i < 0 {
+			return true
+		}
+		t := a.tokens()[i]
+		if !strings.ContainsRune("'eE$", rune(sql[t.Start])) {
+			return true
+		}
+		s := c.Arg.GetAConst().GetSval().Sval
+		if word, typ := sqltree.ClockLiteral(c); word != "" {
+			out = append(out, PreparedWord{t.Start, t.End, sqltext.QuoteString(word) + "::pg_catalog." + typ})
+		} else if HasTimeWord(s) {
+			if expr := a.preparedValue(s, c.TypeName); expr != "" {
+				out = append(out, PreparedWord{t.Start, t.End, expr})
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// preparedValue is, in SQL, a literal that a type reads now as it reads s, and later as well: NULL if there is none, "" if
+// the type reads no times.
+func (a *analyzer) preparedValue(s string, t *pg.TypeName) string {
+	const none = "NULL::pg_catalog.text"
+	literal := sqltext.QuoteString(s) + "::pg_catalog."
+	names := sqltree.Strings(t.GetNames())
+	switch a.castReads(t) {
+	case wordsNone:
+		return ""
+	case wordsAlone: // beside a time of day, or a zone
+		return literal + names[len(names)-1]
+	case wordsInside:
+		name := names[len(names)-1]
+		switch {
+		case strings.HasSuffix(name, "multirange") || strings.Contains(s, "]=") || strings.HasSuffix(name, "range") && len(t.ArrayBounds) > 0:
+			return none
+		case strings.HasSuffix(name, "range"):
+			return "(SELECT CASE WHEN pg_catalog.isempty(r) THEN 'empty' ELSE pg_catalog.concat(CASE WHEN pg_catalog.lower_inc(r) THEN '[' ELSE '(' END, '\"' || (pg_catalog.to_json(pg_catalog.lower(r)) #>> '{}') || '\"', ',', " +
+				"'\"' || (pg_catalog.to_json(pg_catalog.upper(r)) #>> '{}') || '\"', CASE WHEN pg_catalog.upper_inc(r) THEN ']' ELSE ')' END) END FROM (SELECT " + literal + name + " AS r) q)"
+		}
+		return "pg_catalog.translate(pg_catalog.to_json(" + literal + name + "[])::pg_catalog.text, '[]', '{}')"
+	}
+	cast := sqltree.SelectOf([]*pg.Node{{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: textConst(s), TypeName: t}}}}, nil, nil)
+	text, err := a.text(cast)
+	if err != nil {
+		return none
+	}
+	text = "pg_catalog.to_jsonb(" + strings.TrimPrefix(text, "SELECT ") + ")" // of a domain it is a text, a row is none
+	// A type that JSON does not know is printed as the session prints it: not where PostgreSQL would read it back otherwise.
+	return "CASE WHEN pg_catalog.jsonb_typeof(" + text + ") = 'string' AND pg_catalog.current_setting('DateStyle') ~ '^ISO|DMY$|^(SQL|Postgres), MDY$' THEN " + text + " #>> '{}' END"
 }
 
 // mayQuoteWord reports whether a text may have a literal with one of the words.

@@ -27,6 +27,7 @@ type binder struct {
 	*restrictions
 	*routing
 	*madeValues
+	wordChecks
 
 	p      *Planner
 	st     *Statement
@@ -35,6 +36,18 @@ type binder struct {
 	into         *pg.IntoClause
 	defaultCalls []defaultCall // see catalog.go
 	lockedCopies lockedCopies
+}
+
+// wordChecks look for special date/time words in what is bound.
+type wordChecks interface {
+	comparedWords(e *pg.A_Expr, sc *scope)
+	markCast(n *pg.Node, sc *scope)
+	calledWords(f *pg.FuncCall, sc *scope)
+	commonWords(sc *scope, nodes ...**pg.Node)
+	pairWords(x, y **pg.Node, sc *scope)
+	insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt)
+	mergedWords(t *shardmap.Table, c *pg.MergeWhenClause)
+	storedWords(rel *pg.RangeVar, list []*pg.Node)
 }
 
 // column is a name in a scope and the term that it stands for.

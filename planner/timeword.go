@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
+	"github.com/cleavedb/cleave/shardmap"
 )
 
 // A string that PostgreSQL reads as a time may be a word for the time of the
@@ -19,8 +20,8 @@ import (
 // own, so that where the string's type is certain it becomes a cast, which is known to
 // depend on the time (ClockLiteral).
 
-// TimeTypes are the types that know such words, by OID.
-var TimeTypes = map[uint32]string{oidDate: "date", oidTime: "time", oidTimestamp: "timestamp", oidTimestmpz: "timestamptz", oidTimetz: "timetz"}
+// wordTypes are the types that know such words, by OID.
+var wordTypes = map[uint32]string{oidDate: "date", oidTime: "time", oidTimestamp: "timestamp", oidTimestmpz: "timestamptz", oidTimetz: "timetz"}
 
 const (
 	oidTime   = 1083
@@ -143,7 +144,7 @@ const (
 // readsOf is that of a type by its OID, 0 if that is not certain.
 func readsOf(oid uint32) reads {
 	switch {
-	case TimeTypes[oid] != "":
+	case wordTypes[oid] != "":
 		return readsTime
 	case oid == 0 || oid >= firstUserOID:
 		return readsUnsure
@@ -170,7 +171,7 @@ func (ty *typer) readsType(n *pg.TypeName) reads {
 	}
 	switch name := names[len(names)-1]; {
 	case strings.HasSuffix(name, "range") && name != "int4range" && name != "int8range" && name != "numrange":
-	case slices.Contains(slices.Collect(maps.Values(TimeTypes)), name):
+	case slices.Contains(slices.Collect(maps.Values(wordTypes)), name):
 		if len(n.ArrayBounds) == 0 {
 			return readsTime
 		}
@@ -179,6 +180,34 @@ func (ty *typer) readsType(n *pg.TypeName) reads {
 	}
 	return readsUnsure
 }
+
+// timed returns a string literal that is read as a type as the cast to that type, if it
+// has one of the words; else n.
+func timed(n *pg.Node, oid uint32) *pg.Node {
+	typ, s := wordTypes[oid], n.GetAConst().GetSval()
+	if s == nil || !HasTimeWord(s.Sval) {
+		return n
+	}
+	if typ == "" {
+		made, ok := madeOfTimes[oid]
+		if !ok {
+			return n
+		}
+		cast := sqltree.CastNode(n, strings.TrimSuffix(made, "[]"), nil)
+		if made != cast.GetTypeCast().TypeName.Names[1].GetString_().Sval {
+			cast.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{{Node: &pg.Node_Integer{Integer: &pg.Integer{Ival: -1}}}}
+		}
+		return cast
+	}
+	cast := sqltree.CastNode(n, typ, nil)
+	if word, _ := sqltree.ClockLiteral(cast.GetTypeCast()); word == "" && TimeWord(s.Sval) {
+		return n // 'today' is no time of day
+	}
+	return cast
+}
+
+// madeOfTimes are the types whose values are made of times, but for multiranges.
+var madeOfTimes = map[uint32]string{1182: "date[]", 1183: "time[]", 1270: "timetz[]", 1115: "timestamp[]", 1185: "timestamptz[]", 3912: "daterange", 3908: "tsrange", 3910: "tstzrange"}
 
 // hasTimeWord reports whether a tree has one of the words as a string of its own.
 func hasTimeWord(m proto.Message) bool {
@@ -190,6 +219,214 @@ func hasTimeWord(m proto.Message) bool {
 		return !found
 	})
 	return found
+}
+
+// comparedWords makes casts of the words that an expression compares with times. Only
+// the second reading has a tree that it may change.
+func (a *analyzer) comparedWords(e *pg.A_Expr, sc *scope) {
+	if a.second == nil || !hasTimeWordIn(e) {
+		return
+	}
+	switch e.Kind {
+	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT, pg.A_Expr_Kind_AEXPR_NULLIF:
+		switch sqltree.Operator(e) {
+		case "=", "<>", "!=", "<", ">", "<=", ">=", "-":
+			a.pairWords(&e.Lexpr, &e.Rexpr, sc)
+			return
+		}
+		if op := sqltree.Operator(e); op == "@>" || op == "<@" || op == "&&" { // a text beside an array or a range is read as another one
+			for _, p := range [][2]**pg.Node{{&e.Lexpr, &e.Rexpr}, {&e.Rexpr, &e.Lexpr}} {
+				if oid := a.typeOf(*p[0], sc); madeOfTimes[oid] != "" {
+					*p[1] = timed(*p[1], oid)
+				}
+			}
+		}
+		a.second.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
+		a.second.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
+	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
+		for oid, made := range madeOfTimes {
+			if typ := wordTypes[a.wordType(e.Lexpr, sc)]; typ != "" && made == typ+"[]" {
+				e.Rexpr = timed(e.Rexpr, oid)
+			}
+		}
+		a.second.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
+		a.second.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
+		if elements := e.Rexpr.GetAArrayExpr().GetElements(); elements != nil {
+			a.second.plainWords(a.readsAs(e.Lexpr, sc), elements...)
+		}
+	case pg.A_Expr_Kind_AEXPR_IN, pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
+		items := e.Rexpr.GetList().GetItems()
+		how := a.readsAs(e.Lexpr, sc)
+		if e.Lexpr.GetAConst() != nil {
+			how = a.readsAll(items, sc)
+			a.second.plainWords(how, e.Lexpr)
+		}
+		for i, n := range items {
+			a.second.plainWords(how, n)
+			a.rowWords(e.Lexpr, n, sc)
+			items[i] = timed(n, a.wordType(e.Lexpr, sc))
+		}
+	}
+}
+
+// hasTimeWordIn is hasTimeWord of what an operator stands between.
+func hasTimeWordIn(e *pg.A_Expr) bool {
+	return e.Lexpr != nil && hasTimeWord(e.Lexpr) || e.Rexpr != nil && hasTimeWord(e.Rexpr)
+}
+
+// commonWords makes casts of the words beside which there are times in what gives one of several
+// values: COALESCE(at, 'now').
+func (a *analyzer) commonWords(sc *scope, of ...**pg.Node) {
+	if a.second == nil {
+		return
+	}
+	var all []*pg.Node
+	found := false
+	for _, n := range of {
+		s := (*n).GetAConst().GetSval()
+		found = found || s != nil && HasTimeWord(s.Sval)
+		all = append(all, *n)
+	}
+	if !found {
+		return
+	}
+	oid, how := a.commonType(all, sc), a.readsAll(all, sc)
+	for _, n := range of {
+		a.second.plainWords(how, *n)
+		*n = timed(*n, oid)
+	}
+}
+
+// pointers are the places of a list's nodes.
+func pointers(list []*pg.Node) []**pg.Node {
+	out := make([]**pg.Node, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
+
+// storedWords makes casts of the words that are assigned to columns of times.
+func (a *analyzer) storedWords(v *pg.RangeVar, list []*pg.Node) {
+	t := a.relation(v).table
+	if a.second == nil || t == nil {
+		return
+	}
+	multi := false
+	for _, n := range list {
+		if r := n.GetResTarget(); r != nil && len(r.Indirection) > 0 {
+			a.second.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
+		} else if r != nil {
+			from := assigned(r.Val)
+			a.second.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
+			to := a.timedIn(from, keyColumnOrUnknown(t, r.Name))
+			if to == from {
+				continue
+			}
+			if multi = multi || from != r.Val; !multi {
+				r.Val = to
+			}
+		}
+	}
+	if !multi {
+		return
+	}
+	for _, n := range list {
+		r := n.GetResTarget() // SET (a, b) = (x, y) is SET a = x, b = y
+		if r.Val = assigned(r.Val); len(r.Indirection) == 0 {
+			r.Val = a.timedIn(r.Val, keyColumnOrUnknown(t, r.Name))
+		}
+	}
+}
+
+// insertedWords is storedWords for the rows of an INSERT.
+func (a *analyzer) insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt) {
+	if a.second == nil || t == nil || sel == nil {
+		return
+	}
+	for i, name := range cols {
+		col := keyColumnOrUnknown(t, name)
+		oid := col.OID
+		for _, row := range sel.ValuesLists {
+			if items := row.GetList().GetItems(); i < len(items) {
+				a.second.plainWords(readsOf(oid), items[i])
+				items[i] = a.timedIn(items[i], col)
+			}
+		}
+		if i < len(sel.TargetList) && sel.Op == pg.SetOperation_SETOP_NONE && !sqltree.AnyStar(sel.TargetList[:i]) && len(sel.DistinctClause) == 0 && len(sel.GroupClause) == 0 {
+			if r := sel.TargetList[i].GetResTarget(); r != nil {
+				a.second.plainWords(readsOf(oid), r.Val)
+				r.Val = a.timedIn(r.Val, col)
+			}
+		}
+	}
+}
+
+// timedIn is timed for a column that the text is written to. The cast to a user-defined type says what it means.
+func (a *analyzer) timedIn(n *pg.Node, c *shardmap.Column) *pg.Node {
+	s := n.GetAConst().GetSval()
+	if c.OID < firstUserOID || s == nil || !HasTimeWord(s.Sval) {
+		return timed(n, c.OID)
+	}
+	tree, err := a.p.parse("SELECT NULL::" + c.Type)
+	if err != nil || len(tree.Stmts) != 1 {
+		return n
+	}
+	cast := tree.Stmts[0].Stmt.GetSelectStmt().GetTargetList()[0].GetResTarget().GetVal()
+	if cast.GetTypeCast() == nil {
+		return n
+	}
+	cast.GetTypeCast().Arg, cast.GetTypeCast().Location = n, 0
+	return cast
+}
+
+// mergedWords is storedWords for the rows that a MERGE inserts.
+func (a *analyzer) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
+	if a.second == nil || t == nil {
+		return
+	}
+	cols := columnNames(t)
+	if len(c.TargetList) > 0 {
+		cols = nil
+		for _, n := range c.TargetList {
+			cols = append(cols, n.GetResTarget().GetName())
+		}
+	}
+	for i := range min(len(cols), len(c.Values)) {
+		oid := keyColumnOrUnknown(t, cols[i]).OID
+		a.second.plainWords(readsOf(oid), c.Values[i])
+		c.Values[i] = a.timedIn(c.Values[i], keyColumnOrUnknown(t, cols[i]))
+	}
+}
+
+// readWords makes casts of a statement's words for times, as far as they are certain; strict: what is not
+// certain is refused.
+func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, path []string, strict bool) {
+	if d := n.GetDeclareCursorStmt(); d != nil {
+		n = d.Query
+	}
+	switch n.GetNode().(type) {
+	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
+	default:
+		return
+	}
+	a := p.analyzer(sql, snap, path)
+	a.reads(newReading())
+	if func() (whole bool) {
+		defer func() {
+			if r := recover(); r != nil {
+				if _, refused := r.(bailout); !refused {
+					panic(r)
+				}
+			}
+		}()
+		a.query(n)
+		return true
+	}() {
+		if strict {
+			a.looseWords(n)
+		}
+	}
 }
 
 // ReadAlike reports whether the strings in a text certainly mean the same under every DateStyle, IntervalStyle and TimeZone: none of

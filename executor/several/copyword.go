@@ -6,7 +6,6 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/copydata"
-	"github.com/cleavedb/cleave/executor/timeinput"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -204,7 +203,7 @@ func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
 			return nil, err
 		}
 		switch {
-		case ok && strings.Contains(timeinput.NoTimes, category):
+		case ok && strings.Contains(noTimes, category):
 			w.plain[c.Type] = true
 			return nil, nil
 		case ok && category == "D":
@@ -219,7 +218,7 @@ func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
 	if w.now != "" {
 		clock = executor.QuoteLiteral(w.now) + "::pg_catalog.timestamptz"
 	}
-	value, ok, err := one("SELECT pg_catalog.to_jsonb(" + timeinput.Expr(clock, word) + "::" + c.Type + ") #>> '{}'")
+	value, ok, err := one("SELECT pg_catalog.to_jsonb(" + wordExpr(clock, word) + "::" + c.Type + ") #>> '{}'")
 	if err != nil {
 		return nil, err
 	}
@@ -228,4 +227,17 @@ func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
 	}
 	w.known[c.Type+" "+word] = []byte(value)
 	return []byte(value), nil
+}
+
+// wordExpr is what a word means, clock being the time.
+func wordExpr(clock, word string) string {
+	switch word {
+	case "today":
+		return clock + "::pg_catalog.date"
+	case "tomorrow":
+		return "(" + clock + "::pg_catalog.date + 1)"
+	case "yesterday":
+		return "(" + clock + "::pg_catalog.date - 1)"
+	}
+	return clock
 }

@@ -35,7 +35,7 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 	} else if k != nil && k.Hold && e.st.Kind != planner.Several {
 		return c.declare(ctx, e)
 	}
-	if err := c.timeInputs(ctx, e); err != nil {
+	if err := c.timeWords(ctx, e); err != nil {
 		return nil, err
 	}
 	switch st := e.st; st.Kind {

@@ -87,8 +87,6 @@ type execution struct {
 	simple bool
 	// named: the client prepared the statement by name, so it comes again.
 	named bool
-	// read: its special date/time inputs have been read.
-	read bool
 	// lasts: it has to be in the transaction, whose time it sees.
 	lasts bool
 }

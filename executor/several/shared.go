@@ -96,8 +96,6 @@ type description struct {
 	// statement returns no rows.
 	columns []byte
 	fields  []wire.Field
-	// inputs is what was asked instead, of a TimeInputs.Ask: see timeinput.Server.Types.
-	inputs []string
 }
 
 func (s *Shared) get(p *executor.Prepared) *description {
