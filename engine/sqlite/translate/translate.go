@@ -327,6 +327,70 @@ func comparand(e expr) string {
 	return e.sql
 }
 
+// typmod is the modifier that a type's name gives, -1 for none.
+func (t *resolver) typmod(n *pg.TypeName, name string, ty *pgcatalog.Type) int32 {
+	mods := make([]int64, 0, 2)
+	for _, m := range n.Typmods {
+		v, ok := syntax.Int(m)
+		if !ok {
+			t.failAt(n.Location, sqlstate.SyntaxError, "type modifiers must be simple constants or identifiers")
+		}
+		mods = append(mods, v)
+	}
+	if len(mods) == 0 {
+		return -1
+	}
+	bound := func(lo, hi int64) {
+		if len(mods) != 1 {
+			t.failAt(n.Location, sqlstate.InvalidParameterValue, "invalid type modifier")
+		}
+		if mods[0] < lo {
+			t.failAt(n.Location, sqlstate.InvalidParameterValue, "length for type %s must be at least %d", map[bool]string{true: "char", false: name}[name == "bpchar"], lo)
+		}
+		if mods[0] > hi {
+			t.failAt(n.Location, sqlstate.InvalidParameterValue, "length for type %s cannot exceed %d", map[bool]string{true: "char", false: name}[name == "bpchar"], hi)
+		}
+	}
+	switch ty.OID {
+	case pgoid.Varchar, pgoid.Bpchar:
+		bound(1, 10485760)
+		return int32(mods[0]) + 4
+	case pgoid.Numeric:
+		return t.numericTypmod(n, mods)
+	case pgoid.Timestamp, pgoid.Timestamptz, pgoid.Time:
+		if mods[0] < 0 {
+			t.failAt(n.Location, sqlstate.InvalidParameterValue, "%s precision must not be negative", strings.ToUpper(name))
+		}
+		return int32(min(mods[0], 6))
+	case pgoid.Interval:
+		fault.Refuse("CLV-2184", "interval with fields or a precision")
+	default:
+		if ty.OID == 1560 || ty.OID == 1562 || ty.OID == pgoid.Timetz {
+			fault.Refuse("CLV-2185", "the type %s", value.TypeName(ty.OID))
+		}
+		t.failAt(n.Location, sqlstate.SyntaxError, "type modifier is not allowed for type \"%s\"", name)
+	}
+	return -1
+}
+
+// numericTypmod is the modifier of numeric(precision, scale).
+func (t *resolver) numericTypmod(n *pg.TypeName, mods []int64) int32 {
+	p, s := mods[0], int64(0)
+	if len(mods) == 2 {
+		s = mods[1]
+	}
+	if len(mods) > 2 {
+		t.failAt(n.Location, sqlstate.InvalidParameterValue, "invalid NUMERIC type modifier")
+	}
+	if p < 1 || p > 1000 {
+		t.failAt(n.Location, sqlstate.InvalidParameterValue, "NUMERIC precision %d must be between 1 and 1000", p)
+	}
+	if s < -1000 || s > 1000 {
+		t.failAt(n.Location, sqlstate.InvalidParameterValue, "NUMERIC scale %d must be between -1000 and 1000", s)
+	}
+	return value.MakeNumericTypmod(int(p), int(s))
+}
+
 // TypeOf resolves a type name.
 func (t *resolver) TypeOf(n *pg.TypeName) (uint32, int32) {
 	if n == nil {
@@ -355,60 +419,7 @@ func (t *resolver) TypeOf(n *pg.TypeName) (uint32, int32) {
 		}
 		t.failAt(n.Location, sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
 	}
-	mods := make([]int64, 0, 2)
-	for _, m := range n.Typmods {
-		v, ok := syntax.Int(m)
-		if !ok {
-			t.failAt(n.Location, sqlstate.SyntaxError, "type modifiers must be simple constants or identifiers")
-		}
-		mods = append(mods, v)
-	}
-	mod := int32(-1)
-	bound := func(lo, hi int64) {
-		if len(mods) != 1 {
-			t.failAt(n.Location, sqlstate.InvalidParameterValue, "invalid type modifier")
-		}
-		if mods[0] < lo {
-			t.failAt(n.Location, sqlstate.InvalidParameterValue, "length for type %s must be at least %d", map[bool]string{true: "char", false: name}[name == "bpchar"], lo)
-		}
-		if mods[0] > hi {
-			t.failAt(n.Location, sqlstate.InvalidParameterValue, "length for type %s cannot exceed %d", map[bool]string{true: "char", false: name}[name == "bpchar"], hi)
-		}
-	}
-	if len(mods) > 0 {
-		switch ty.OID {
-		case pgoid.Varchar, pgoid.Bpchar:
-			bound(1, 10485760)
-			mod = int32(mods[0]) + 4
-		case pgoid.Numeric:
-			p, s := mods[0], int64(0)
-			if len(mods) == 2 {
-				s = mods[1]
-			}
-			if len(mods) > 2 {
-				t.failAt(n.Location, sqlstate.InvalidParameterValue, "invalid NUMERIC type modifier")
-			}
-			if p < 1 || p > 1000 {
-				t.failAt(n.Location, sqlstate.InvalidParameterValue, "NUMERIC precision %d must be between 1 and 1000", p)
-			}
-			if s < -1000 || s > 1000 {
-				t.failAt(n.Location, sqlstate.InvalidParameterValue, "NUMERIC scale %d must be between -1000 and 1000", s)
-			}
-			mod = value.MakeNumericTypmod(int(p), int(s))
-		case pgoid.Timestamp, pgoid.Timestamptz, pgoid.Time:
-			mod = int32(min(mods[0], 6))
-			if mods[0] < 0 {
-				t.failAt(n.Location, sqlstate.InvalidParameterValue, "%s precision must not be negative", strings.ToUpper(name))
-			}
-		case pgoid.Interval:
-			fault.Refuse("CLV-2184", "interval with fields or a precision")
-		default:
-			if ty.OID == 1560 || ty.OID == 1562 || ty.OID == pgoid.Timetz {
-				fault.Refuse("CLV-2185", "the type %s", value.TypeName(ty.OID))
-			}
-			t.failAt(n.Location, sqlstate.SyntaxError, "type modifier is not allowed for type \"%s\"", name)
-		}
-	}
+	mod := t.typmod(n, name, ty)
 	if len(n.ArrayBounds) > 0 {
 		if ty.Array == 0 {
 			t.failAt(n.Location, sqlstate.UndefinedObject, "type \"%s[]\" does not exist", name)

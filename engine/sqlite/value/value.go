@@ -531,68 +531,33 @@ func onRoundingBound(s string, f float64) bool {
 
 // FromBinary reads a type's binary form.
 func FromBinary(oid uint32, b []byte) (Datum, error) {
-	bad := sqlstate.New(sqlstate.InvalidBinary, "incorrect binary data format")
-	size := func(n int) bool { return len(b) == n }
+	if n, fixed := binarySize(oid); fixed && len(b) != n {
+		return Datum{}, sqlstate.New(sqlstate.InvalidBinary, "incorrect binary data format")
+	}
 	switch oid {
 	case pgoid.Bool:
-		if !size(1) {
-			return Datum{}, bad
-		}
 		return Bool(b[0] != 0), nil
 	case pgoid.Int2:
-		if !size(2) {
-			return Datum{}, bad
-		}
 		return Int(int64(int16(binary.BigEndian.Uint16(b)))), nil
 	case pgoid.Int4:
-		if !size(4) {
-			return Datum{}, bad
-		}
 		return Int(int64(int32(binary.BigEndian.Uint32(b)))), nil
 	case pgoid.OID, pgoid.XID, pgoid.Regclass, pgoid.Regtype, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regnamespace, pgoid.Regrole:
-		if !size(4) {
-			return Datum{}, bad
-		}
 		return Int(int64(binary.BigEndian.Uint32(b))), nil
 	case pgoid.TID:
-		if !size(6) {
-			return Datum{}, bad
-		}
 		return Int(int64(binary.BigEndian.Uint32(b))<<16 | int64(binary.BigEndian.Uint16(b[4:]))), nil
 	case pgoid.Date:
-		if !size(4) {
-			return Datum{}, bad
-		}
 		v := int64(int32(binary.BigEndian.Uint32(b)))
-		if v != DateInf && v != DateMinusInf && (v < DateMin || v >= DateEnd) {
-			return Datum{}, sqlstate.New(sqlstate.DatetimeOverflow, "date out of range")
-		}
-		return Int(v), nil
+		return Int(v), inRange(oid, v)
 	case pgoid.Int8, pgoid.Time, pgoid.Timestamp, pgoid.Timestamptz:
-		if !size(8) {
-			return Datum{}, bad
-		}
 		v := int64(binary.BigEndian.Uint64(b))
-		if oid == pgoid.Time && (v < 0 || v > MicrosPerDay) {
-			return Datum{}, sqlstate.New(sqlstate.DatetimeOverflow, "time out of range")
-		}
-		if (oid == pgoid.Timestamp || oid == pgoid.Timestamptz) && v != TimestampInf && v != TimestampMinusInf && (v < TimestampMin || v >= TimestampEnd) {
-			return Datum{}, TimestampOutOfRange()
-		}
-		return Int(v), nil
+		return Int(v), inRange(oid, v)
 	case pgoid.Float8:
-		if !size(8) {
-			return Datum{}, bad
-		}
 		f := math.Float64frombits(binary.BigEndian.Uint64(b))
 		if math.IsNaN(f) {
 			return Datum{}, RefuseNaN()
 		}
 		return Datum{Kind: 'f', Float: f}, nil
 	case pgoid.UUID:
-		if !size(16) {
-			return Datum{}, bad
-		}
 		return Blob(string(b)), nil
 	case pgoid.Bytea:
 		return Blob(string(b)), nil
@@ -608,9 +573,6 @@ func FromBinary(oid uint32, b []byte) (Datum, error) {
 		}
 		b = b[1:]
 	case pgoid.Interval:
-		if !size(16) {
-			return Datum{}, bad
-		}
 		v := Interval{Micros: int64(binary.BigEndian.Uint64(b)), Days: int32(binary.BigEndian.Uint32(b[8:])), Months: int32(binary.BigEndian.Uint32(b[12:]))}
 		return Blob(v.Encode()), nil
 	}
@@ -623,6 +585,44 @@ func FromBinary(oid uint32, b []byte) (Datum, error) {
 		return Datum{}, err
 	}
 	return In(oid, s, time.UTC)
+}
+
+// binarySize is the length of a type's binary form, if all its values have the same.
+func binarySize(oid uint32) (n int, fixed bool) {
+	switch oid {
+	case pgoid.Bool:
+		return 1, true
+	case pgoid.Int2:
+		return 2, true
+	case pgoid.Int4, pgoid.Date, pgoid.OID, pgoid.XID, pgoid.Regclass, pgoid.Regtype, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regnamespace, pgoid.Regrole:
+		return 4, true
+	case pgoid.TID:
+		return 6, true
+	case pgoid.Int8, pgoid.Time, pgoid.Timestamp, pgoid.Timestamptz, pgoid.Float8:
+		return 8, true
+	case pgoid.UUID, pgoid.Interval:
+		return 16, true
+	}
+	return 0, false
+}
+
+// inRange is the error of a day or time outside of what its type has.
+func inRange(oid uint32, v int64) error {
+	switch oid {
+	case pgoid.Date:
+		if v != DateInf && v != DateMinusInf && (v < DateMin || v >= DateEnd) {
+			return sqlstate.New(sqlstate.DatetimeOverflow, "date out of range")
+		}
+	case pgoid.Time:
+		if v < 0 || v > MicrosPerDay {
+			return sqlstate.New(sqlstate.DatetimeOverflow, "time out of range")
+		}
+	case pgoid.Timestamp, pgoid.Timestamptz:
+		if v != TimestampInf && v != TimestampMinusInf && (v < TimestampMin || v >= TimestampEnd) {
+			return TimestampOutOfRange()
+		}
+	}
+	return nil
 }
 
 // AppendBinary appends a type's binary form.
