@@ -54,7 +54,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: rp.targetOf(u), own: ownershipSites(tree, text, u), Exact: sqltree.CallsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
+		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: rp.targetOf(u), own: ownershipOf(tree, text, u), Exact: sqltree.CallsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
 		if p.Text, err = rp.text(rp.clocked(sqltree.SelectNode(final))); err != nil {
 			return nil, err
 		}

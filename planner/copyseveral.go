@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/ownership"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -25,7 +26,7 @@ type CopyPlan struct {
 	// without a header. Of a query it is the same COPY of no rows, to have the options checked.
 	Text, Next string
 
-	own, ownNext *ownershipFilter // of them, see On
+	own, ownNext *ownership.Filter // of them, see On
 
 	CopyFormat
 
@@ -89,7 +90,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		p.Next = wp.written(first)
 		if t.Kind == shardmap.Sharded {
 			u := &use{ref: c.Relation, rel: relation{table: t}}
-			p.own, p.ownNext = ownershipSites(n, p.Text, u), ownershipSites(first, p.Next, u)
+			p.own, p.ownNext = ownershipOf(n, p.Text, u), ownershipOf(first, p.Next, u)
 		}
 		return &Plan{Op: CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
 	}

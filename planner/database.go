@@ -301,22 +301,3 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 	}
 	return sqltext.Splice(cr.sql, edits)
 }
-
-// databaseSpan is where a databaseCall stands.
-func (src *sourceText) databaseSpan(m proto.Message) (e sqltext.Edit, ok bool) {
-	ts := src.tokens()
-	if v, is := m.(*pg.SQLValueFunction); is {
-		i := src.tokenAt(v.Location)
-		if i < 0 {
-			return e, false
-		}
-		return sqltext.Edit{From: ts[i].Start, To: ts[i].End}, true
-	}
-	i := src.tokenAt(m.(*pg.FuncCall).Location)
-	for j := i; j >= 0 && j < min(i+4, len(ts)-1); j++ {
-		if src.punct(j, '(') && src.punct(j+1, ')') {
-			return sqltext.Edit{From: ts[i].Start, To: ts[j+1].End}, true
-		}
-	}
-	return e, false
-}

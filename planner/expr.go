@@ -2,17 +2,14 @@ package planner
 
 import (
 	"slices"
-	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -251,37 +248,6 @@ func (pa *parameters) comparedParams(e *pg.A_Expr, sc *scope) {
 	}
 }
 
-// catalogType notes a cast to a type that is looked up in a database's catalogue:
-// object ids differ between shards, so the default shard answers if it can.
-func (fx *effects) catalogType(n *pg.TypeName) {
-	names := sqltree.Strings(n.GetNames())
-	if len(names) > 0 && (strings.HasPrefix(names[len(names)-1], "reg") || names[len(names)-1] == "oid") {
-		fx.preferDefault, fx.objects = true, true
-	}
-	if n.GetPctType() {
-		fx.preferDefault = true
-	}
-	if len(names) > 0 && !serverdependent.WithoutOID[names[len(names)-1]] {
-		fx.ownType(names)
-	}
-	fx.numbers = fx.numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !serverdependent.WithoutOID[names[len(names)-1]]
-}
-
-// ownType notes a type that may be one of the user's: the row type of a table that is not on every shard, perhaps. A
-// statement without tables goes where every type is then.
-func (fx *effects) ownType(names []string) {
-	if len(names) > 2 || names[0] == "pg_catalog" || names[0] == "information_schema" {
-		return
-	}
-	v := &pg.RangeVar{Relname: names[len(names)-1]}
-	if len(names) == 2 {
-		v.Schemaname = names[0]
-	}
-	t := fx.typer.relation(v).table
-	fx.mayType = fx.mayType || t == nil
-	fx.preferDefault = fx.preferDefault || t != nil && t.Kind == shardmap.Whole
-}
-
 func (ns *namespace) userCode(what string) {
 	e := sqlstate.Refusal("CLV-0231", "%s is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have", what).
 		WithHint("create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement")
@@ -290,119 +256,6 @@ func (ns *namespace) userCode(what string) {
 		e.Hint = "what the map says of functions is of another version of the router: any schema change, as " + NoChange + ", has them read again"
 	}
 	fail(e)
-}
-
-// function checks that a call can be let through.
-func (fx *effects) function(f *pg.FuncCall) {
-	names := sqltree.Strings(f.Funcname)
-	name := names[len(names)-1]
-	if fillOwn[name] || fillNative[name] {
-		fx.unfilled(f)
-	}
-	fx.foreignPID(f)
-	if len(names) > 1 {
-		switch names[len(names)-2] {
-		case "pg_catalog":
-			refuseShared(name)
-		case "information_schema":
-			fx.preferDefault = true
-			return
-		case VirtualSchema:
-			fail(sqlstate.Refusal("CLV-0232", "cleave.%s can only be called by itself: SELECT cleave.%s(...)", name, name))
-		case InternalSchema:
-			fail(internalSchemaError())
-		default:
-			if fx.typer.kindOf(f) == "" {
-				fx.typer.userCode("function " + strings.Join(names, ".") + "()")
-			}
-		}
-	}
-	if inTemp(names) {
-		fx.tempCall(names)
-	}
-	kind := fx.typer.kindOf(f)
-	if kind == "" {
-		fx.typer.userCode("function " + name + "()")
-	} else if len(names) == 1 {
-		refuseShared(name)
-	}
-	fx.volatile = fx.volatile || strings.HasPrefix(kind, "v")
-	fx.tracing(name, kind)
-	if f.Over != nil {
-		fx.windows++
-	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {
-		fx.aggregates++
-	}
-	ours := builtin.Has(name)
-	if name == "set_config" {
-		fx.setsWithin(f)
-	} else if ours || name == "set_limit" { // pg_trgm's
-		fx.checkFunction(name, len(f.Args))
-	}
-	fx.numbers = fx.numbers || !ours || serverdependent.NamesObjects[name]
-	fx.objects = fx.objects || name == "pg_typeof" || name == "regclass" || strings.HasPrefix(name, "to_reg")
-}
-
-func (fx *effects) checkFunction(name string, args int) {
-	if secretFunctions[name] {
-		fx.typer.secret("function " + name)
-	}
-	switch name {
-	case "nextval", "setval":
-		fx.sequence = name
-		return
-	case "currval", "lastval":
-		if fx.sequence == "" {
-			fx.sequence = name
-		}
-		return
-	case "setseed":
-		fail(sqlstate.Refusal("CLV-0233", "setseed() would seed random() in one session of one shard only").
-			WithHint("make the numbers in the client"))
-	case "set_config":
-		fail(sqlstate.Refusal("CLV-0234", "set_config() written so is not supported").
-			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
-	case "ts_rewrite":
-		if args == 2 {
-			fail(sqlstate.Refusal("CLV-0235", "ts_rewrite() with two arguments runs a query given as text").
-				WithHint("use the form with three arguments"))
-		}
-		return
-	}
-	if builtin.IsAdvisory(name) {
-		// All of them are on the default shard, so that they exclude each other.
-		fx.advisory, fx.preferDefault, fx.locks = name, true, true
-		fx.st.Unlocks = fx.st.Unlocks || strings.HasPrefix(name, "pg_advisory_unlock")
-		fx.st.Notifies = fx.st.Notifies || name == "pg_notify"
-		if (strings.HasPrefix(name, "pg_advisory_lock") || strings.HasPrefix(name, "pg_try_advisory_lock")) && !fx.touched.defining {
-			fx.st.Pins = true
-		}
-		return
-	}
-	why, denied := builtin.Reach[name]
-	if builtin.IsLargeObject(name) && fx.st.DDL == nil { // what a definition says is evaluated on every shard
-		fx.largeObject, fx.preferDefault, fx.locks = name, true, true
-		return
-	}
-	for _, p := range builtin.ReachPrefixes {
-		if !denied && strings.HasPrefix(name, p.Prefix) {
-			why, denied = p.Why, true
-		}
-	}
-	if name == "pg_listening_channels" {
-		fail(sqlstate.Refusal("CLV-0236", "pg_listening_channels() is not supported: the router listens for its sessions, a shard's session to nothing of theirs").
-			WithHint("keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all"))
-	}
-	if denied && why != "" {
-		fail(sqlstate.Refusal("CLV-0237", "%s() %s", name, why).WithHint("call it on the shard that you mean, directly"))
-	}
-	if builtin.Anywhere[name] {
-		return
-	}
-	if strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "to_reg") || strings.HasPrefix(name, "has_") || strings.HasSuffix(name, "_description") ||
-		strings.HasPrefix(name, "inet_") || name == "format_type" || name == "row_security_active" || name == "current_database" {
-		fx.preferDefault = true
-	}
 }
 
 func undefinedTable(name string, position int) error {

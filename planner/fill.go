@@ -3,14 +3,12 @@ package planner
 import (
 	"bytes"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
-	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -137,52 +135,6 @@ func (mv *madeValues) filler() *filling {
 	return mv.fill
 }
 
-func (src *sourceText) tokens() []sqlguard.Token {
-	if src.toks == nil {
-		src.toks = sqlguard.Tokens(src.sql)
-	}
-	return src.toks
-}
-
-// tokenAt returns the index of the token that begins at a byte, -1 if there is none.
-func (src *sourceText) tokenAt(offset int32) int {
-	ts := src.tokens()
-	i := sort.Search(len(ts), func(i int) bool { return ts[i].Start >= int(offset) })
-	if i < len(ts) && ts[i].Start == int(offset) {
-		return i
-	}
-	return -1
-}
-
-func (src *sourceText) punct(i int, c byte) bool {
-	ts := src.tokens()
-	return i >= 0 && i < len(ts) && ts[i].IsPunct(src.sql, c)
-}
-
-func (src *sourceText) word(i int, w string) bool {
-	ts := src.tokens()
-	return i >= 0 && i < len(ts) && ts[i].Is(src.sql, w)
-}
-
-// closing returns the index of the bracket that closes the one at i.
-func (src *sourceText) closing(i int) int {
-	ts := src.tokens()
-	for d := 0; i < len(ts); i++ {
-		if ts[i].Kind != sqlguard.Punct {
-			continue
-		}
-		switch src.sql[ts[i].Start] {
-		case '(', '[':
-			d++
-		case ')', ']':
-			if d--; d == 0 {
-				return i
-			}
-		}
-	}
-	return lostPlace()
-}
-
 // lostPlace is for a place that the parser's tree names and the text does not have.
 func lostPlace() int {
 	fail(sqlstate.New(sqlstate.InternalError, "a part of the statement was not found in its text"))
@@ -263,84 +215,6 @@ func (f *filling) marked(text string, number func(n int) int) (pieces []string, 
 		b.WriteString(dollar(f.base + 1 + number(n)))
 	}
 	return pieces, at, b.String()
-}
-
-// fillCall reads a call that the router evaluates. ok is false for every other call.
-func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
-	names := sqltree.Strings(f.Funcname)
-	name := names[len(names)-1]
-	own := len(names) == 2 && (names[0] == VirtualSchema || names[0] == InternalSchema) && fillOwn[name]
-	native := (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && fillNative[name]
-	if !own && !native || f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || len(f.AggOrder) > 0 {
-		return v, false
-	}
-	if native {
-		fx.typer.native(f)
-	}
-	switch name {
-	case "next_id":
-		v.Source = shardmap.NextID
-		return v, len(f.Args) == 0
-	case "uuidv7":
-		v.Source = shardmap.UUIDv7
-		return v, len(f.Args) == 0
-	case "lastval":
-		v.Source = name
-		return v, len(f.Args) == 0 && (fx.lastAlone || len(fx.typer.snap.State().Sequences) > 0 || fx.typer.lonely())
-	case "nextval", "currval":
-		if len(f.Args) < 1 || len(f.Args) > 2 || len(f.Args) == 2 && !own {
-			return v, false
-		}
-	case "setval":
-		if len(f.Args) < 2 || len(f.Args) > 3 {
-			return v, false
-		}
-	}
-	q := fx.typer.sequenceArg(f.Args[0])
-	if q == nil {
-		return v, false
-	}
-	v.Source, v.Sequence = name, q
-	if name != "setval" {
-		return v, true
-	}
-	v.Called = true
-	if len(f.Args) == 3 {
-		b := f.Args[2].GetAConst().GetBoolval()
-		if b == nil {
-			fail(sqlstate.Refusal("CLV-0511", "the third argument of setval() of a sequence of the cluster must be true or false"))
-		}
-		v.Called = b.Boolval
-	}
-	arg := f.Args[1]
-	for arg.GetTypeCast() != nil {
-		arg = arg.GetTypeCast().Arg
-	}
-	if p := paramOf(arg); p > 0 {
-		v.ValueParam = p
-		return v, true
-	}
-	sign := int64(1)
-	if e := arg.GetAExpr(); e != nil && e.Lexpr == nil && sqltree.Operator(e) == "-" {
-		sign, arg = -1, e.Rexpr
-	}
-	n, sure := int64(0), false
-	switch c := arg.GetAConst(); {
-	case c.GetIval() != nil:
-		n, sure = int64(c.GetIval().Ival), true
-	case c.GetFval() != nil:
-		whole := false
-		n, whole, sure = keytype.WholeNumber(c.GetFval().Fval)
-		sure = sure && whole
-	case c != nil && !c.Isnull && c.Val == nil:
-		sure = true // the parser leaves a zero out
-	}
-	if !sure {
-		fail(sqlstate.Refusal("CLV-0512", "setval() of a sequence of the cluster takes a number or a parameter").
-			WithHint("read the value first (SELECT max(...)), and pass it"))
-	}
-	v.Value = sign * n
-	return v, true
 }
 
 // sequenceArg returns the sequence of the cluster that an argument of nextval()
@@ -519,23 +393,6 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 	return n
 }
 
-// callSpan is where a call is in the text.
-func (src *sourceText) callSpan(f *pg.FuncCall) (from, to int) {
-	i := src.tokenAt(f.Location)
-	if i < 0 {
-		lostPlace()
-	}
-	ts := src.tokens()
-	from = ts[i].Start
-	for ; i < len(ts); i++ {
-		if src.punct(i, '(') {
-			return from, ts[src.closing(i)].End
-		}
-	}
-	lostPlace()
-	return 0, 0
-}
-
 // fillSelect evaluates the calls in a SELECT without FROM, which gives one row.
 func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
 	if mv.namesFill() && mv.fillSeries(s) {
@@ -569,64 +426,6 @@ func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
 		end := mv.targetEnd(r)
 		mv.replace(end, end, " AS "+sqltext.QuoteAlways(name))
 	}
-}
-
-// targetEnd is where the expression of a SELECT's output column ends.
-func (src *sourceText) targetEnd(r *pg.ResTarget) int {
-	i := src.tokenAt(r.Location)
-	if i < 0 {
-		lostPlace()
-	}
-	ts := src.tokens()
-	for first := i; i < len(ts); i++ {
-		switch {
-		case src.punct(i, '(') || src.punct(i, '['):
-			i = src.closing(i)
-		case i > first && (src.punct(i, ',') || src.punct(i, ';') || src.punct(i, ')')):
-			return ts[i-1].End
-		}
-	}
-	return ts[len(ts)-1].End
-}
-
-// unfilled refuses a call that the router evaluates where it cannot.
-func (fx *effects) unfilled(f *pg.FuncCall) {
-	v, ok := fx.fillCall(f)
-	if !ok || v.Source == "lastval" && len(fx.typer.snap.State().Sequences) == 0 && !fx.typer.lonely() {
-		return // the default shard knows
-	}
-	names := sqltree.Strings(f.Funcname)
-	name := strings.Join(names, ".") + "()"
-	if v.Source == shardmap.UUIDv7 {
-		if len(names) == 2 && names[0] != "pg_catalog" {
-			fail(sqlstate.Refusal("CLV-0514", "cleave.uuidv7() is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only").
-				WithHint("write uuidv7()"))
-		}
-		return // a shard of PostgreSQL 18 has it
-	}
-	what := ""
-	if v.Sequence != nil {
-		what = " of the sequence " + sqltext.QuoteName(v.Sequence.Schema, v.Sequence.Name)
-	} else if v.Source == "lastval" {
-		what = " of this session"
-	}
-	call := strings.TrimSuffix(name, "()") + "("
-	if v.Sequence != nil {
-		call += sqltext.QuoteString(sqltext.QuoteName(v.Sequence.Schema, v.Sequence.Name))
-	}
-	switch {
-	case fx.st.DDL != nil:
-		fx.second.refuseBoth(sqlstate.Refusal("CLV-0515", "%s%s is evaluated by the router, which does not see where views, defaults and conditions are", name, what).
-			WithHint("a column's default can be %s) by itself", call))
-	case v.Source == "setval":
-		fx.second.refuseBoth(sqlstate.Refusal("CLV-0516", "%s%s is evaluated by the router, in SELECT without FROM only", name, what).
-			WithHint("run it in a statement of its own: SELECT %s, ...)", call))
-	case v.Source == "currval", v.Source == "lastval":
-		fx.second.refuseBoth(sqlstate.Refusal("CLV-0517", "%s%s is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", name, what).
-			WithHint("read it in a statement of its own, and pass the value: SELECT %s)", call))
-	}
-	fx.second.refuseBoth(sqlstate.Refusal("CLV-0518", "%s%s is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM", name, what).
-		WithHint("take the values first, as many as there are rows, and pass them: SELECT %s) FROM generate_series(1, 10)", call))
 }
 
 // seriesMax bounds the values that one SELECT takes.

@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/ownership"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -308,7 +309,7 @@ func subsetOf(a, b map[string]*pg.Node) bool {
 }
 
 // text is what each shard runs for a relation.
-func (r *gathered) text(a *readPlans) (string, *ownershipFilter) {
+func (r *gathered) text(a *readPlans) (string, *ownership.Filter) {
 	var cols []*pg.Node
 	for i := range r.table.Columns {
 		if c := r.table.Columns[i].Name; r.all || r.need[c] {
@@ -333,7 +334,7 @@ func (r *gathered) text(a *readPlans) (string, *ownershipFilter) {
 	if r.table.Kind != shardmap.Sharded {
 		return text, nil
 	}
-	return text, ownershipSites(tree, text, &use{ref: from, rel: relation{table: r.table}})
+	return text, ownershipOf(tree, text, &use{ref: from, rel: relation{table: r.table}})
 }
 
 // relationAlias is what a table is called in the text of its relation.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/ownership"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -81,7 +82,7 @@ type Template struct {
 	Pieces []string
 	At     []int // which relation follows a piece
 
-	own *ownershipFilter // see On
+	own *ownership.Filter // see On
 }
 
 // Join returns the text with each relation in its place.
@@ -716,13 +717,4 @@ func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.Sele
 	wp.clocked(n)
 	m.Write = wp.ownTemplate(n, w)
 	return &Plan{Op: Modify, Modify: m, Target: wp.targetOf(w), Why: "every shard inserts what it selects"}
-}
-
-// written is the text of a tree, or a refusal.
-func (a *analyzer) written(n *pg.Node) string {
-	text, err := a.text(n)
-	if err != nil {
-		fail(err)
-	}
-	return text
 }

@@ -4,9 +4,13 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // namespace says what a name without a schema means, as PostgreSQL's namespace.c does: by the search path, in the shard
@@ -84,4 +88,21 @@ func (ns *namespace) readsSequence(tree *pg.ParseResult) string {
 		}
 	}
 	return "SELECT " + strings.Join(out, ", ") + " FROM cleave.sequences WHERE schema = " + sqltext.QuoteString(q.Schema) + " AND name = " + sqltext.QuoteString(q.Name)
+}
+
+// field refuses a name behind a point that may be a call which is not let through.
+func (ns *namespace) field(m proto.Message, sc *scope) {
+	names, alone := sqltree.FieldOf(m)
+	for _, name := range names {
+		if !ns.calledByPoint(name) || alone && sc.resolve(sqltree.FieldNames(m.(*pg.ColumnRef))).name != "" {
+			continue
+		}
+		fail(sqlstate.Refusal("CLV-0238", ".%s may be a call of the function %s(), which is not let through in this form", name, name).
+			WithHint("call it as %s(...), or give the column another name", name))
+	}
+}
+
+// calledByPoint reports whether a function of a name goes beyond its arguments, or is not known to do so.
+func (ns *namespace) calledByPoint(name string) bool {
+	return builtin.Field(name) && builtin.ReachesFurther(name) || ns.snap.Unpromised(name)
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -546,18 +545,6 @@ func (ch *schemaChange) moveObject(s *pg.AlterObjectSchemaStmt) bool {
 		return false
 	}
 	return true
-}
-
-// called checks the functions that are called where no statement is analysed: in partition keys and bounds, exclusion
-// constraints, and definitions of what the map does not know. A shard runs them for every row.
-func (fx *effects) called(m proto.Message) {
-	sqltree.Inspect(m, func(m proto.Message) bool {
-		if f, ok := m.(*pg.FuncCall); ok {
-			fx.function(f)
-		}
-		fx.typer.field(m, nil)
-		return true
-	})
 }
 
 // rangeType checks the functions that a range type is made with: a shard calls them when rows and indexes are made.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/ownership"
 	"github.com/cleavedb/cleave/planner/plpgsql"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -419,7 +420,7 @@ func (p *Plan) Sorted(columns int) *Plan {
 	all := strings.Join(names, ", ")
 	out := &Plan{Op: Gather, Clock: p.Clock, Why: "the order of its columns is the database's to know"}
 	before, after := "SELECT "+all+" FROM (", ") AS s("+all+")"
-	out.Relations = []Relation{{Name: name, Text: before + p.Text + after, Target: p.Target, own: p.own.around(before, after)}}
+	out.Relations = []Relation{{Name: name, Text: before + p.Text + after, Target: p.Target, own: p.own.Around(before, after)}}
 	order := make([]string, len(p.Combine.Order))
 	var unique []string
 	for i, k := range p.Combine.Order {
@@ -463,4 +464,149 @@ func (p *Plan) Sorted(columns int) *Plan {
 	}
 	out.Text = b.String()
 	return out
+}
+
+// Plan says how a statement that concerns several shards is carried out. It is
+// immutable and shared. docs/design/several.md has the rules.
+//
+// All texts keep the client's parameters, by their numbers; each may use a part
+// of them only, so the executor gives the types of all when it prepares a text.
+type Plan struct {
+	Op PlanOp
+
+	// Relations are fetched first. Gather: into temporary relations on the scratch
+	// connection. Modify and Insert: onto each shard that the statement changes, or
+	// onto the scratch connection that the source of an INSERT is read from.
+	Relations []Relation
+
+	// Text is what each shard of Target runs (Scatter, Modify; see On), or what the
+	// scratch connection runs (Gather).
+	Text   string
+	Target Target
+
+	// Combine says how the shards' rows become the answer (Scatter).
+	Combine Combine
+
+	// Clock: the texts use parameter Params+1 (of the statement, Fill included) for
+	// the time at which the transaction began, a timestamptz: what now() gives has
+	// to be the same on every shard.
+	Clock bool
+
+	// Steps of the operations that write; see their types.
+	Insert *InsertPlan
+	Modify *ModifyPlan
+	Copy   *CopyPlan
+
+	// Apart is what the statement changes, if WITH queries do: they are run one after
+	// the other, so that no foreign key may tie them together.
+	Apart []Change
+
+	// Why says, for EXPLAIN (ROUTE), what kept the statement from the cheaper
+	// operation: "" for Scatter.
+	Why string
+
+	own *ownership.Filter // of Text, see On
+}
+
+// PlanOp is what a Plan does.
+type PlanOp uint8
+
+const (
+	// Scatter runs Text on each shard and combines the rows as they stream.
+	Scatter PlanOp = iota + 1
+	// Gather fetches Relations and runs Text on them on one scratch connection.
+	Gather
+	// Modify runs an UPDATE, DELETE, or a write to a reference table on each shard
+	// of Target.
+	Modify
+	// Insert splits rows by their shard key.
+	Insert
+	// CopyIn splits the rows of COPY ... FROM STDIN, CopyOut gathers those of
+	// COPY ... TO STDOUT.
+	CopyIn
+	CopyOut
+)
+
+// Relation is one temporary relation: the union of the rows that Text gives on
+// each shard of Target; see On.
+type Relation struct {
+	// Name is what the texts that read it call it. It cannot meet a name of the
+	// user's: it begins with cleave_rel_.
+	Name   string
+	Text   string
+	Target Target
+	// Index are column lists on which the scratch connection makes an index once
+	// the rows are there, if there are many.
+	Index [][]string
+	// Table is the table that the relation stands for, nil if it is made of several.
+	Table *shardmap.Table
+	// Keyed: the text may group by the table's primary key and use its other
+	// columns, so the relation needs that key.
+	Keyed bool
+	// Exact: the text looks at the relation's row type, or at its columns' declared
+	// types, so it has to be a table.
+	Exact bool
+
+	own *ownership.Filter
+}
+
+// Target is a set of shards, known when the statement is run.
+type Target struct {
+	Where Where
+	// Keyspace, Keys and Spans are those of KeyShards: the owners of the
+	// alternatives in Keys, or of the intervals in Spans; of the whole keyspace if
+	// both are nil.
+	Keyspace string
+	Keys     [][]KeyExpr
+	Spans    []Span
+}
+
+// Where is a Target's sort.
+type Where uint8
+
+const (
+	// KeyShards own keys of a keyspace.
+	KeyShards Where = iota
+	// AnyOne is any one shard, best one that takes part anyway: reference tables,
+	// or no table at all.
+	AnyOne
+	// Default is the default shard.
+	Default
+	// Every is every shard of the cluster: writes to reference tables.
+	Every
+)
+
+// Span is an interval of the first shard key column of a range keyspace; nil is
+// open.
+type Span struct {
+	Low, High         *KeyExpr
+	LowOpen, HighOpen bool // the bound itself is not in it
+}
+
+// Combine makes one stream of rows of the shards' streams.
+type Combine struct {
+	// Order merges streams that the shards have sorted; nil: one after the other.
+	Order []OrderKey
+	// Hidden is how many of the last columns the client does not get.
+	Hidden int
+	// Unique drops rows that are equal in the Order columns to the row before:
+	// DISTINCT and DISTINCT ON.
+	Unique int // the first Unique keys of Order decide; 0: keep all
+	// Limit and Offset are applied to the combined rows; nil: none.
+	Limit, Offset *Count
+}
+
+// OrderKey is a column of the shards' rows to merge by.
+type OrderKey struct {
+	Column     int // 0-based; negative: from the end, -1 is the last column
+	Desc       bool
+	NullsFirst bool
+}
+
+// Count is a LIMIT or OFFSET: a number or a parameter.
+type Count struct {
+	Value int64
+	Param int // 1-based; 0 is Value
+	// Type is the integer type that the parameter is cast to.
+	Type keyspace.Type
 }

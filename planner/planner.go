@@ -2,7 +2,6 @@ package planner
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
@@ -207,18 +206,4 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 		a.st.Shape, _, _ = sqltext.Normalize(a.sql)
 	}
 	return a.st, nil
-}
-
-// position turns a byte offset into a 1-based character position.
-func (src *sourceText) position(offset int32) int {
-	if offset < 0 || int(offset) > len(src.sql) {
-		return 0
-	}
-	// Counted from the place before, so that a long statement is not counted whole for each of its literals.
-	if int(offset) < src.counted.bytes {
-		src.counted.bytes, src.counted.runes = 0, 0
-	}
-	src.counted.runes += utf8.RuneCountInString(src.sql[src.counted.bytes:offset])
-	src.counted.bytes = int(offset)
-	return src.counted.runes + 1
 }

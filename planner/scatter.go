@@ -415,7 +415,7 @@ func (b *scatter) written(s *pg.SelectStmt) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine, own: ownershipSites(tree, text, b.anchors...)}, nil
+	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine, own: ownershipOf(tree, text, b.anchors...)}, nil
 }
 
 // setArms proves the arms of a set operation and adds their anchors. keys are the

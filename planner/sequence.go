@@ -115,43 +115,6 @@ func shardDefault(q *shardmap.Sequence, identity string) string {
 	return s + ")"
 }
 
-// columnEnd is where a column's definition ends in the text.
-func (src *sourceText) columnEnd(c *pg.ColumnDef) int {
-	i := src.tokenAt(c.Location)
-	if i < 0 {
-		lostPlace()
-	}
-	ts := src.tokens()
-	for i++; i < len(ts); i++ {
-		switch {
-		case src.punct(i, '(') || src.punct(i, '['):
-			i = src.closing(i)
-		case src.punct(i, ',') || src.punct(i, ')') || src.punct(i, ';'):
-			return ts[i-1].End
-		}
-	}
-	return ts[len(ts)-1].End
-}
-
-// identitySpan is where GENERATED ... AS IDENTITY (...) is in the text.
-func (src *sourceText) identitySpan(x *pg.Constraint) (from, to int) {
-	i := src.tokenAt(x.Location)
-	ts := src.tokens()
-	if i < 0 {
-		lostPlace()
-	}
-	for from = ts[i].Start; i < len(ts); i++ {
-		if src.word(i, "identity") {
-			if src.punct(i+1, '(') {
-				i = src.closing(i + 1)
-			}
-			return from, ts[i].End
-		}
-	}
-	lostPlace()
-	return 0, 0
-}
-
 // defaultOf judges a DEFAULT that is a call of the router's, and rewrites it. It
 // reports whether the default is one.
 func (d *declaration) defaultOf(x *pg.Constraint) bool {
@@ -737,18 +700,4 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		d.edits = append(d.edits, sqltext.Edit{From: ts[at].Start, To: end.End, Text: "SET DEFAULT " + shardDefault(was, when)})
 		d.functions = true
 	}
-}
-
-// depth is how many brackets a token is in.
-func (src *sourceText) depth(at int) int {
-	d := 0
-	for i := range at {
-		switch {
-		case src.punct(i, '(') || src.punct(i, '['):
-			d++
-		case src.punct(i, ')') || src.punct(i, ']'):
-			d--
-		}
-	}
-	return d
 }

@@ -5,7 +5,6 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
-	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -271,26 +270,6 @@ func modeOf(name, value string) string {
 	return ""
 }
 
-// intervalFields returns what stands after the string of an interval literal.
-func (src *sourceText) intervalFields() string {
-	ts := sqlguard.Tokens(src.sql)
-	for i := len(ts) - 1; i >= 0; i-- {
-		if ts[i].Kind == sqlguard.String {
-			var out []string
-			for _, t := range ts[i+1:] {
-				if t.Kind == sqlguard.Ident {
-					out = append(out, strings.ToUpper(src.sql[t.Start:t.End]))
-				}
-			}
-			if len(out) > 0 {
-				return " " + strings.Join(out, " ")
-			}
-			break
-		}
-	}
-	return ""
-}
-
 func refuseAuthorization() {
 	fail(sqlstate.Refusal("CLV-1239", "SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own").
 		WithHint("SET ROLE changes the current user"))
@@ -304,61 +283,6 @@ func (ss *sessionStatement) discard(d *pg.DiscardStmt) {
 	}[d.Target]
 	ss.st.Tag = "DISCARD " + strings.ToUpper(what)
 	ss.st.Set = &Set{Op: "discard", What: what}
-}
-
-// top returns the tokens of the statement, and for each whether it is outside
-// of all brackets.
-func (src *sourceText) top() ([]sqlguard.Token, []int) {
-	ts := sqlguard.Tokens(src.sql)
-	depth := make([]int, len(ts))
-	d := 0
-	for i, t := range ts {
-		if t.Kind == sqlguard.Punct {
-			switch src.sql[t.Start] {
-			case ')', ']':
-				d--
-			}
-		}
-		depth[i] = d
-		if t.Kind == sqlguard.Punct {
-			switch src.sql[t.Start] {
-			case '(', '[':
-				d++
-			}
-		}
-	}
-	return ts, depth
-}
-
-// after returns the text from token i on, without a semicolon at the end.
-func (src *sourceText) after(ts []sqlguard.Token, i int) string {
-	if i >= len(ts) {
-		return ""
-	}
-	end := ts[len(ts)-1].End
-	for n := len(ts) - 1; n > i && ts[n].IsPunct(src.sql, ';'); n-- {
-		end = ts[n-1].End
-	}
-	return src.sql[ts[i].Start:end]
-}
-
-// afterExplain returns the text of the statement that EXPLAIN explains.
-func (src *sourceText) afterExplain() string {
-	ts, depth := src.top()
-	i := 1
-	if i < len(ts) && ts[i].IsPunct(src.sql, '(') {
-		// (options), unless it is EXPLAIN (SELECT ...)
-		if i+1 < len(ts) && !ts[i+1].Is(src.sql, "select") && !ts[i+1].Is(src.sql, "with") && !ts[i+1].Is(src.sql, "values") && !ts[i+1].IsPunct(src.sql, '(') {
-			for i++; i < len(ts) && depth[i] > 0; i++ {
-			}
-			i++
-		}
-	} else {
-		for i < len(ts) && (ts[i].Is(src.sql, "analyze") || ts[i].Is(src.sql, "analyse") || ts[i].Is(src.sql, "verbose")) {
-			i++
-		}
-	}
-	return src.after(ts, i)
 }
 
 func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
@@ -405,47 +329,109 @@ func (ss *sessionStatement) execute(x *pg.ExecuteStmt) {
 	ss.st.Prepared.Args, ss.st.Prepared.At = ss.executeArgs(x.Params)
 }
 
-// executeArgs returns the texts of EXECUTE name (a, b), and where each begins; a string,
-// however it is written, as a plain one.
-func (src *sourceText) executeArgs(params []*pg.Node) (args []string, at []int) {
-	args, at = src.argTexts(len(params))
-	for i, p := range params {
-		if c, ok := p.GetAConst().GetVal().(*pg.A_Const_Sval); ok && i < len(args) {
-			args[i] = "'" + strings.ReplaceAll(c.Sval.GetSval(), "'", "''") + "'"
-		}
-	}
-	return args, at
+// maySpecial reports whether selectSpecial may know a SELECT: most need no look of it.
+func maySpecial(s *pg.SelectStmt) bool {
+	return len(s.FromClause) == 0 || len(s.FromClause) == 1 && (s.FromClause[0].GetRangeFunction() != nil || s.FromClause[0].GetRangeVar().GetRelname() == "pg_settings")
 }
 
-func (src *sourceText) argTexts(n int) (args []string, at []int) {
-	if n == 0 {
-		return nil, nil
+// selectSpecial handles the SELECTs that are the router's business: calls of
+// set_config() alone, and a call of one function of the schema cleave.
+func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
+	if s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil {
+		return false
 	}
-	ts, depth := src.top()
-	start := -1
-	take := func(end int) {
-		arg := src.sql[start:end]
-		at = append(at, src.position(int32(start+len(arg)-len(strings.TrimLeft(arg, " \t\n\r\f\v")))))
-		args = append(args, strings.TrimSpace(arg))
-	}
-	name := 1 // behind EXECUTE
-	for name < len(ts) && !(depth[name-1] == 0 && ts[name-1].Is(src.sql, "execute")) {
-		name++
-	}
-	for i, t := range ts {
-		if i <= name {
-			continue
-		}
-		switch {
-		case start < 0 && t.IsPunct(src.sql, '('):
-			start = t.End
-		case start >= 0 && depth[i] == 1 && t.IsPunct(src.sql, ','):
-			take(t.Start)
-			start = t.End
-		case start >= 0 && depth[i] == 0 && t.IsPunct(src.sql, ')'):
-			take(t.Start)
-			return args, at
+	bare := s.WhereClause == nil && s.GroupClause == nil && s.HavingClause == nil && s.SortClause == nil &&
+		s.LimitCount == nil && s.LimitOffset == nil && s.DistinctClause == nil && s.WindowClause == nil
+	if bare && len(s.TargetList) == 1 && len(s.FromClause) == 0 {
+		t := s.TargetList[0].GetResTarget()
+		if f := t.GetVal().GetFuncCall(); f != nil {
+			if names := sqltree.Strings(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
+				ss.call(f, names[1], t.Name)
+				return true
+			}
 		}
 	}
-	return args, at
+	if bare && len(s.FromClause) == 0 {
+		return len(s.LockingClause) == 0 && ss.onlySets(s)
+	}
+	if len(s.FromClause) == 1 && len(s.TargetList) == 1 && s.WhereClause != nil && ss.dumpSetting(s) {
+		return true
+	}
+	if bare && len(s.FromClause) == 1 && len(s.TargetList) == 1 {
+		r := s.FromClause[0].GetRangeFunction()
+		if r == nil || len(r.Functions) != 1 || r.Ordinality || r.Coldeflist != nil {
+			return false
+		}
+		items := r.Functions[0].GetList().GetItems()
+		c := s.TargetList[0].GetResTarget().GetVal().GetColumnRef()
+		if len(items) == 0 || c == nil || len(c.Fields) != 1 || c.Fields[0].GetAStar() == nil {
+			return false
+		}
+		if f := items[0].GetFuncCall(); f != nil {
+			if names := sqltree.Strings(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
+				column := r.Alias.GetAliasname()
+				if cols := sqltree.Strings(r.Alias.GetColnames()); len(cols) > 0 {
+					column = cols[0]
+				}
+				ss.call(f, names[1], column)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (ss *sessionStatement) call(f *pg.FuncCall, name, column string) {
+	if f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || f.AggOrder != nil {
+		fail(sqlstate.Refusal("CLV-1249", "cleave.%s() takes plain arguments only", name))
+	}
+	if column == "" {
+		column = name
+	}
+	c := &CallExpr{Function: name, Column: column}
+	for _, n := range f.Args {
+		c.Args = append(c.Args, ss.callArg(n, name))
+	}
+	st := ss.st
+	st.Kind, st.ReturnsRows, st.Call = Call, true, c
+	st.Shape = "SELECT cleave." + name + "(...)"
+}
+
+func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_NamedArgExpr:
+		arg := ss.callArg(v.NamedArgExpr.Arg, fn)
+		arg.Name = v.NamedArgExpr.Name
+		return arg
+	case *pg.Node_ParamRef:
+		p := int(v.ParamRef.Number)
+		ss.param(p).total++
+		return CallArg{Param: p}
+	case *pg.Node_AConst:
+		if v.AConst.Isnull {
+			return CallArg{Null: true}
+		}
+		if v.AConst.GetBsval() == nil {
+			return CallArg{Text: sqltree.DefText(n)}
+		}
+	case *pg.Node_TypeCast:
+		return ss.callArg(v.TypeCast.Arg, fn)
+	case *pg.Node_AExpr:
+		if v.AExpr.Lexpr == nil && sqltree.Operator(v.AExpr) == "-" {
+			arg := ss.callArg(v.AExpr.Rexpr, fn)
+			if arg.Param == 0 && !arg.Null && arg.Array == nil && arg.Text != "" && arg.Text[0] >= '0' && arg.Text[0] <= '9' {
+				arg.Text = "-" + arg.Text
+				return arg
+			}
+		}
+	case *pg.Node_AArrayExpr:
+		arg := CallArg{Array: []CallArg{}}
+		for _, e := range v.AArrayExpr.Elements {
+			arg.Array = append(arg.Array, ss.callArg(e, fn))
+		}
+		return arg
+	}
+	fail(sqlstate.Refusal("CLV-1250", "cleave.%s() takes literals, parameters and ARRAY[...] of them only", fn).
+		WithHint("compute the value first"))
+	return CallArg{}
 }

@@ -7,7 +7,6 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -49,18 +48,6 @@ var sessionViews = map[string]sessionView{
 var processViews = map[string]bool{
 	"pg_locks": true, "pg_blocking_pids": true, "pg_safe_snapshot_blocking_pids": true, "pg_stat_replication": true, "pg_stat_wal_receiver": true, "pg_stat_subscription": true,
 	"pg_replication_slots": true, "pg_backend_memory_contexts": true, "pg_prepared_xacts": true, "pg_stat_get_activity": true,
-}
-
-// ofProcesses reports whether the statement is about the shard's processes.
-func (src *sourceText) ofProcesses() bool {
-	for _, t := range src.tokens() {
-		if t.Kind == sqlguard.Ident {
-			if w := strings.ToLower(src.sql[t.Start:t.End]); processViews[w] || strings.HasPrefix(w, "pg_stat_progress_") || strings.HasPrefix(w, "pg_stat_get_backend_") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // nativeCall is the name of a call of a function of PostgreSQL's; "" if it is none.
@@ -117,14 +104,6 @@ func (mv *madeValues) pidCalls(n *pg.Node) {
 	visit(n.ProtoReflect())
 }
 
-// foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
-func (fx *effects) foreignPID(f *pg.FuncCall) {
-	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == SourcePID && !fx.src.ofProcesses() {
-		fail(sqlstate.Refusal("CLV-0417", "pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it").
-			WithHint("SELECT pg_backend_pid(), and give the number"))
-	}
-}
-
 // signal is a call of pg_cancel_backend() or pg_terminate_backend() in a SELECT's list: the changes of the text that
 // make of it what the call gives, and those that make of it whom it names.
 type signal struct {
@@ -173,19 +152,6 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 		})
 		r.Val = &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: append([]*pg.Node{node}, f.Args...), Location: -1}}}
 	}
-}
-
-// comma returns the index of the first comma in the brackets that open at a token.
-func (src *sourceText) comma(open int) int {
-	for i := open + 1; i < len(src.tokens()); i++ {
-		switch {
-		case src.punct(i, '(') || src.punct(i, '['):
-			i = src.closing(i)
-		case src.punct(i, ','):
-			return i
-		}
-	}
-	return lostPlace()
 }
 
 // finishSignals makes the text that says whom the calls name.

@@ -5,7 +5,6 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
-	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -101,53 +100,6 @@ func isSetConfig(f *pg.FuncCall) bool {
 	return len(f.Args) == 3 && !f.AggStar && !f.AggDistinct && f.Over == nil && !f.FuncVariadic && f.AggFilter == nil && len(f.AggOrder) == 0
 }
 
-// setCall reads the arguments of set_config().
-func (src *sourceText) setCall(f *pg.FuncCall) SetCall {
-	return SetCall{Name: src.setArg(f.Args[0], "text"), Value: src.setArg(f.Args[1], "text"), Local: src.setArg(f.Args[2], "bool")}
-}
-
-func (src *sourceText) setArg(n *pg.Node, as string) SetArg {
-	for t := n.GetTypeCast(); t != nil; t = n.GetTypeCast() {
-		name := ""
-		if builtinType(t.TypeName) && len(t.TypeName.Typmods) == 0 {
-			names := sqltree.Strings(t.TypeName.Names)
-			name = names[len(names)-1]
-		}
-		if name != as && !(as == "text" && name == "varchar") {
-			return SetArg{Computed: true}
-		}
-		n = t.Arg
-	}
-	switch c := n.GetAConst(); {
-	case n.GetParamRef() != nil:
-		return SetArg{Param: int(n.GetParamRef().Number)}
-	case c == nil:
-	case c.Isnull:
-		from, to := src.literalSpan(c)
-		return SetArg{Null: true, From: from, To: to}
-	case c.GetSval() != nil:
-		from, to := src.literalSpan(c)
-		return SetArg{Text: c.GetSval().Sval, From: from, To: to}
-	case as == "bool" && c.GetBoolval() != nil:
-		from, to := src.literalSpan(c)
-		return SetArg{Text: map[bool]string{true: "true", false: "false"}[c.GetBoolval().Boolval], From: from, To: to}
-	}
-	return SetArg{Computed: true}
-}
-
-// literalSpan is where a literal stands that is one token, 0 and 0 for others.
-func (src *sourceText) literalSpan(c *pg.A_Const) (from, to int) {
-	i := src.tokenAt(c.Location)
-	ts := src.tokens()
-	if i < 0 || ts[i].Kind == sqlguard.String && i+1 < len(ts) && ts[i+1].Kind == sqlguard.String {
-		return 0, 0 // a string goes on behind a line's end
-	}
-	if text := src.sql[ts[i].Start:ts[i].End]; strings.HasPrefix(strings.ToUpper(text), "U&") {
-		return 0, 0 // UESCAPE may follow
-	}
-	return ts[i].Start, ts[i].End
-}
-
 // builtinType reports whether a type name is one of PostgreSQL's that every shard has.
 func builtinType(t *pg.TypeName) bool {
 	names := sqltree.Strings(t.GetNames())
@@ -180,28 +132,6 @@ func harmless(n *pg.Node, params map[int]bool) bool {
 		return true
 	}
 	return false
-}
-
-// setsWithin notes a call of set_config() in a statement that does more. What comes of it, its shard is asked.
-func (fx *effects) setsWithin(f *pg.FuncCall) {
-	switch {
-	case !fx.maySet || fx.touched.defining:
-		fail(sqlstate.Refusal("CLV-1243", "set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only").
-			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
-	case !isSetConfig(f):
-		return // PostgreSQL says that there is no such function
-	}
-	c := fx.src.setCall(f)
-	if c.Name.Computed {
-		fail(sqlstate.Refusal("CLV-1244", "set_config() of a name that is computed is not supported: the router has to know the setting").
-			WithHint("give the name as a literal or a parameter"))
-	}
-	if c.Local.Computed {
-		fail(sqlstate.Refusal("CLV-1245", "set_config() whose third argument is computed is not supported: the router has to know how long the setting holds").
-			WithHint("give true or false, or a parameter"))
-	}
-	checkLiterals(c)
-	fx.st.Sets = append(fx.st.Sets, c)
 }
 
 // checkLiterals refuses what set_config() must not set, as far as the text says it.

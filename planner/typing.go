@@ -2,6 +2,7 @@ package planner
 
 import (
 	"strconv"
+	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
@@ -286,4 +287,23 @@ func (ty *typer) ownTypes(n *pg.Node, sc *scope) bool {
 		return ok
 	})
 	return ok
+}
+
+// isAggregate reports whether a call is of an aggregate function, and not as a
+// window function.
+func (ns *namespace) isAggregate(f *pg.FuncCall) bool {
+	return f.Over == nil && (strings.Contains(ns.kindOf(f), "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
+}
+
+// isVolatile reports whether an expression, or a query, calls a volatile function.
+func (ns *namespace) isVolatile(m proto.Message) bool {
+	found := false
+	sqltree.Inspect(m, func(m proto.Message) bool {
+		if f, ok := m.(*pg.FuncCall); ok {
+			kind := ns.kindOf(f)
+			found = found || kind == "" || strings.HasPrefix(kind, "v") && !ns.steady[f]
+		}
+		return !found
+	})
+	return found
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -22,25 +21,6 @@ func (a *analyzer) text(stmt *pg.Node) (string, error) {
 	}
 	return "", sqlstate.Refusal("CLV-0272", "the statement has a form that the router cannot rewrite for several shards").
 		WithHint("write it in a simpler way, or add the shard key to the WHERE clause")
-}
-
-// isAggregate reports whether a call is of an aggregate function, and not as a
-// window function.
-func (ns *namespace) isAggregate(f *pg.FuncCall) bool {
-	return f.Over == nil && (strings.Contains(ns.kindOf(f), "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
-}
-
-// isVolatile reports whether an expression, or a query, calls a volatile function.
-func (ns *namespace) isVolatile(m proto.Message) bool {
-	found := false
-	sqltree.Inspect(m, func(m proto.Message) bool {
-		if f, ok := m.(*pg.FuncCall); ok {
-			kind := ns.kindOf(f)
-			found = found || kind == "" || strings.HasPrefix(kind, "v") && !ns.steady[f]
-		}
-		return !found
-	})
-	return found
 }
 
 // fresh returns a name for a temporary relation of the plan.
@@ -128,4 +108,13 @@ func (a *analyzer) clockParam() *pg.Node {
 		n += len(a.fill.values)
 	}
 	return sqltree.CastNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(n)}}}, "timestamptz", nil)
+}
+
+// written is the text of a tree, or a refusal.
+func (a *analyzer) written(n *pg.Node) string {
+	text, err := a.text(n)
+	if err != nil {
+		fail(err)
+	}
+	return text
 }

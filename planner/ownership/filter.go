@@ -1,4 +1,4 @@
-package planner
+package ownership
 
 import (
 	"slices"
@@ -18,17 +18,9 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// While a part of a keyspace moves, a shard has rows that it does not own:
-// strangers, which are counted where they are owned. What a shard runs over
-// several keys leaves them out. It is enough to do so for one table of a text,
-// the anchor of its proof, or the table that is changed: rows of the other sharded
-// tables matter for rows with the same key only. Which shards have strangers is
-// known when the text is run, so the texts of plans are without the condition, and
-// a text with it is made when it is first needed.
-
-// ownershipFilter says how a text is confined to the rows that a shard owns. nil: it needs not be.
-type ownershipFilter struct {
-	keyspace string
+// Filter says how a text is confined to the rows that a shard owns. nil: it needs not be.
+type Filter struct {
+	Keyspace string
 	text     string
 	sites    []site
 
@@ -53,68 +45,34 @@ type site struct {
 	table *shardmap.Table
 }
 
-// ownershipSites notes the places of tables in a tree that has become a text.
-func ownershipSites(tree *pg.Node, text string, uses ...*use) *ownershipFilter {
-	o := &ownershipFilter{text: text}
-	for _, u := range uses {
+// NamedTable is a table with the place where a tree names it.
+type NamedTable struct {
+	Ref   *pg.RangeVar
+	Table *shardmap.Table
+}
+
+// Sites notes the places of tables in a tree that has become a text. ok: all are there.
+func Sites(tree *pg.Node, text string, tables ...NamedTable) (o *Filter, ok bool) {
+	o = &Filter{text: text}
+	for _, u := range tables {
 		found := false
 		nth := 0
 		sqltree.EachRangeVar(tree.ProtoReflect(), func(v *pg.RangeVar) {
-			if v.Location == u.ref.Location && v.Relname == u.ref.Relname {
-				o.sites, found = append(o.sites, site{nth, u.rel.table}), true
+			if v.Location == u.Ref.Location && v.Relname == u.Ref.Relname {
+				o.sites, found = append(o.sites, site{nth, u.Table}), true
 			}
 			nth++
 		})
 		if !found {
-			lostPlace()
+			return nil, false
 		}
-		o.keyspace = u.rel.table.Keyspace
+		o.Keyspace = u.Table.Keyspace
 	}
-	return o
+	return o, true
 }
 
-// ownTemplate is the template of a tree, confined by the uses.
-func (wp *writePlans) ownTemplate(tree *pg.Node, uses ...*use) Template {
-	text := wp.written(tree)
-	t := template(text)
-	t.own = ownershipSites(tree, text, uses...)
-	return t
-}
-
-// On is the text that a shard runs: Text, without the rows that it has but does
-// not own by any of the maps. There is one map, that of now; where a transaction
-// sees rows as they were at its beginning, there is that of its beginning as well,
-// since rows that are gone now may have been there. Errors: 0A000 for a form in
-// which that cannot be written.
-func (p *Plan) On(shard string, maps ...*shardmap.Snapshot) (string, error) {
-	return p.own.on(p.Text, shard, maps)
-}
-
-// On is the text that a shard runs, as [Plan.On].
-func (r *Relation) On(shard string, maps ...*shardmap.Snapshot) (string, error) {
-	return r.own.on(r.Text, shard, maps)
-}
-
-// On is the template that a shard runs, as [Plan.On].
-func (t *Template) On(shard string, maps ...*shardmap.Snapshot) (*Template, error) {
-	text, err := t.own.on("", shard, maps)
-	if err != nil || text == "" {
-		return t, err
-	}
-	mine := template(text)
-	return &mine, nil
-}
-
-// On is Text for a shard, as [Plan.On], or Next for one that is not the first.
-func (p *CopyPlan) On(first bool, shard string, maps ...*shardmap.Snapshot) (string, error) {
-	if first {
-		return p.own.on(p.Text, shard, maps)
-	}
-	return p.ownNext.on(p.Next, shard, maps)
-}
-
-// on is the text with the conditions for a shard, plain if it needs none.
-func (o *ownershipFilter) on(plain, shard string, maps []*shardmap.Snapshot) (string, error) {
+// On is the text with the conditions for a shard, plain if it needs none.
+func (o *Filter) On(plain, shard string, maps []*shardmap.Snapshot) (string, error) {
 	if o == nil || !slices.ContainsFunc(maps, o.moves) {
 		return plain, nil
 	}
@@ -129,7 +87,7 @@ func (o *ownershipFilter) on(plain, shard string, maps []*shardmap.Snapshot) (st
 		r = rendered{versions: versions}
 		var keys []keyspace.Ownership
 		for _, snap := range maps {
-			if k, ok := o.strangers(snap, shard); ok {
+			if k, ok := o.unowned(snap, shard); ok {
 				keys = append(keys, k)
 			}
 		}
@@ -148,18 +106,18 @@ func (o *ownershipFilter) on(plain, shard string, maps []*shardmap.Snapshot) (st
 }
 
 // moves reports whether a part of the keyspace is on the move, which is rare.
-func (o *ownershipFilter) moves(snap *shardmap.Snapshot) bool {
-	index, known := snap.Keyspace(o.keyspace)
+func (o *Filter) moves(snap *shardmap.Snapshot) bool {
+	index, known := snap.Keyspace(o.Keyspace)
 	return known && len(index.Def().Transits) > 0
 }
 
-// strangers are the keys that are to be left out on a shard. Keys pinned to third
+// unowned are the keys that are to be left out on a shard. Keys pinned to third
 // shards need no exception among them: the shard has no rows of theirs.
-func (o *ownershipFilter) strangers(snap *shardmap.Snapshot, shard string) (keys keyspace.Ownership, ok bool) {
-	if keys, ok = snap.Strangers(o.keyspace, shard); !ok {
+func (o *Filter) unowned(snap *shardmap.Snapshot, shard string) (keys keyspace.Ownership, ok bool) {
+	if keys, ok = snap.Strangers(o.Keyspace, shard); !ok {
 		return keys, false
 	}
-	index, _ := snap.Keyspace(o.keyspace)
+	index, _ := snap.Keyspace(o.Keyspace)
 	keys.PinnedElsewhere = slices.DeleteFunc(slices.Clone(keys.PinnedElsewhere), func(k keyspace.Key) bool {
 		at, err := index.Locate(k)
 		return err == nil && at.Shard != shard
@@ -167,51 +125,16 @@ func (o *ownershipFilter) strangers(snap *shardmap.Snapshot, shard string) (keys
 	return keys, true
 }
 
-// confined are those of the texts that write or copy.
-func (p *Plan) confined() (all []*ownershipFilter) {
-	if p.Copy != nil {
-		all = append(all, p.Copy.own)
-	}
-	if m := p.Modify; m != nil {
-		all = append(all, m.Write.own)
-		if m.Move != nil {
-			all = append(all, m.Move.Lock.own)
-		}
-	}
-	return all
-}
-
-// lines tells what shards with strangers run instead.
-func (o *ownershipFilter) lines(line func(name, value string), target *Target, snap *shardmap.Snapshot, args *Args) {
-	if o == nil {
-		return
-	}
-	names, err := target.Shards(snap, args)
-	if err != nil { // parameters that are not known
-		all := Target{Keyspace: o.keyspace}
-		if names, err = all.Shards(snap, args); err != nil {
-			return
-		}
-	}
-	for _, name := range names {
-		if text, err := o.on("", name, []*shardmap.Snapshot{snap}); err != nil {
-			line("on "+name, err.Error())
-		} else {
-			line("on "+name, text)
-		}
-	}
-}
-
-// around is the same for a text that has this one inside.
-func (o *ownershipFilter) around(before, after string) *ownershipFilter {
+// Around is the same for a text that has this one inside.
+func (o *Filter) Around(before, after string) *Filter {
 	if o == nil {
 		return nil
 	}
-	return &ownershipFilter{keyspace: o.keyspace, text: o.text, sites: o.sites, before: before + o.before, after: o.after + after}
+	return &Filter{Keyspace: o.Keyspace, text: o.text, sites: o.sites, before: before + o.before, after: o.after + after}
 }
 
 // without is the text without the rows of some keys.
-func (o *ownershipFilter) without(keys []keyspace.Ownership) (string, error) {
+func (o *Filter) without(keys []keyspace.Ownership) (string, error) {
 	if o.marked == nil {
 		if err := o.mark(); err != nil {
 			return "", err
@@ -240,12 +163,15 @@ func (o *ownershipFilter) without(keys []keyspace.Ownership) (string, error) {
 	return b.String(), nil
 }
 
+// tableAlias is what a table is called in a subquery that stands for it.
+const tableAlias = "t"
+
 // markName stands for a condition while a tree is written down.
 const markName = "cleave_strangers_"
 
 // mark makes the text with the conditions.
-func (o *ownershipFilter) mark() error {
-	lost := sqlstate.Refusal("CLV-0271", "a part of the keyspace %s moves, and the router does not know how to leave out the rows that are on two shards", sqltext.QuoteIdent(o.keyspace)).
+func (o *Filter) mark() error {
+	lost := sqlstate.Refusal("CLV-0271", "a part of the keyspace %s moves, and the router does not know how to leave out the rows that are on two shards", sqltext.QuoteIdent(o.Keyspace)).
 		WithHint("write the statement in a simpler way, or wait for the end of the move: cleave moves")
 	tree, err := pg.Parse(o.text)
 	if err != nil || len(tree.Stmts) != 1 {
@@ -310,7 +236,7 @@ func (r *restriction) condition(t *shardmap.Table, name string, columns []string
 		all = append(all, name+"."+sqltext.QuoteAlways(k))
 	}
 	r.columns = append(r.columns, all)
-	call := &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{sqltree.StringNode(markName + itoa(len(r.columns)-1))}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
+	call := &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{sqltree.StringNode(markName + strconv.Itoa(len(r.columns)-1))}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
 	return &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_NOT_EXPR, Args: []*pg.Node{call}}}}
 }
 
@@ -332,14 +258,14 @@ func (r *restriction) subquery(v *pg.RangeVar) *pg.Node {
 	t := r.tables[v]
 	delete(r.tables, v)
 	from := sqltree.Clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
-	from.Alias = &pg.Alias{Aliasname: relationAlias}
+	from.Alias = &pg.Alias{Aliasname: tableAlias}
 	alias := v.Alias
 	if alias == nil {
 		alias = &pg.Alias{Aliasname: v.Relname}
 	}
 	star := &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}
 	return &pg.Node{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Alias: alias,
-		Subquery: sqltree.SelectOf([]*pg.Node{star}, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, []*pg.Node{r.condition(t, sqltext.QuoteAlways(relationAlias), nil)})}}}
+		Subquery: sqltree.SelectOf([]*pg.Node{star}, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, []*pg.Node{r.condition(t, sqltext.QuoteAlways(tableAlias), nil)})}}}
 }
 
 // statement restricts the tables of a statement at the levels where they stand.
@@ -397,7 +323,7 @@ func (r *restriction) statement(n *pg.Node) {
 				}
 				var out []*pg.Node
 				for _, c := range cols {
-					out = append(out, sqltree.ColumnNode(relationAlias, c))
+					out = append(out, sqltree.ColumnNode(tableAlias, c))
 				}
 				q := r.subquery(v.Relation).GetRangeSubselect().Subquery
 				q.GetSelectStmt().TargetList = nil
