@@ -357,6 +357,9 @@ func quoteSetting(name string) string {
 	return strings.Join(parts, ".")
 }
 
+// QuoteIdentifier is a name in double quotes.
+func QuoteIdentifier(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
 // QuoteLiteral returns v as an SQL string literal, whatever
 // standard_conforming_strings says.
 func QuoteLiteral(v string) string {

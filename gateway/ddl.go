@@ -263,10 +263,6 @@ func (x *commands) beginSchema(alone bool) error {
 	for _, b := range x.tx.bound {
 		open[b.Shard()] = b
 	}
-	var saves []string
-	for name := range x.tx.saves.All() {
-		saves = append(saves, name)
-	}
 	ctx, done := x.interrupts.waiting()
 	defer done()
 	// What the change is made from must not be older than what others committed.
@@ -280,7 +276,7 @@ func (x *commands) beginSchema(alone bool) error {
 		Prelude:   x.gucs.Settings.Statements(),
 		Open:      open,
 		Begin:     begin,
-		Saves:     saves,
+		Saves:     x.tx.block().Saves,
 		Actor:     x.start.User,
 		Admin:     x.id.Role == access.Admin,
 		Member:    x.srv.ex.Member(),
@@ -473,12 +469,10 @@ func (x *unitRun) severalInSchema(u use) error {
 	if x.tx.serializable() {
 		return txn.CheckIsolation("serializable", at, several.Name)
 	}
-	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.Before, Since: x.tx.since, Owner: owner{x}}
+	o := several.Options{Block: x.tx.block(), Base: x.gucs.Before, Since: x.tx.since, Owner: owner{x}}
+	o.Block.ReadOnly = false // the schema change has written
 	if x.tx.ran > 0 {
 		o.Writer = x.tx.shard
-	}
-	for name := range x.tx.saves.All() {
-		o.Saves = append(o.Saves, name)
 	}
 	names := x.tx.schema.Shards()
 	// The time of the transaction is that of the shard where its statements ran.

@@ -137,10 +137,7 @@ func (x *unitRun) reachSeveral(u use) error {
 		return sqlstate.Refusal("CLV-1019", "SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
 			WithHint("give the options with BEGIN")
 	}
-	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.gucs.Before, ReadOnly: x.tx.readOnly}
-	for name := range x.tx.saves.All() {
-		o.Saves = append(o.Saves, name)
-	}
+	o := several.Options{Block: x.tx.block(), Base: x.gucs.Before}
 	if x.tx.conn != nil {
 		if err := x.drain(); err != nil {
 			return err
@@ -158,22 +155,22 @@ func (x *unitRun) reachSeveral(u use) error {
 					return err
 				}
 			}
-			o.Adopted, o.Keep, o.Wrote, o.Since = x.tx.conn, x.gucs.Keep, x.tx.ran > 0, x.tx.since
+			o.Adopted = txn.Adopted{Conn: x.tx.conn, Base: x.gucs.Before, Keep: x.gucs.Keep, Wrote: x.tx.ran > 0, Since: x.tx.since}
 			x.pipe.Reset()
 			x.pipe.dirty = false
 		}
 	}
 	c := x.talkSeveral(o)
-	if o.Adopted != nil {
+	if o.Adopted.Conn != nil {
 		for _, p := range x.portals.All() {
-			if p.conn == o.Adopted {
+			if p.conn == o.Adopted.Conn {
 				p.conn = c
 			}
 		}
 	}
 	c.SetSettings(x.gucs.Settings)
 	x.tx.conn, x.pipe.Conn, x.tx.weak = c, c, false
-	x.unit.bound = o.Adopted == nil
+	x.unit.bound = o.Adopted.Conn == nil
 	x.pipe.wrote = x.pipe.wrote || !u.readOnly
 	x.pipe.sending(u.reroutable)
 	if !u.readOnly {
@@ -192,7 +189,7 @@ func (s *Server) snapshots(c *executor.Conn) bool {
 // before in the same unit is part of it: the shard's conversation, which has an
 // implicit transaction open, is taken along in a block.
 func (x *unitRun) unitSeveral(u use) error {
-	o := several.Options{Base: x.gucs.Settings}
+	var o several.Options
 	// Of what was parsed or asked there, but not run, some shards have no snapshot.
 	unread := func(c *executor.Conn) bool { return !x.unit.executed && !x.srv.snapshots(c) }
 	switch c := x.pipe.Conn; {
@@ -220,14 +217,14 @@ func (x *unitRun) unitSeveral(u use) error {
 			return x.shards.shardSaid(c, err)
 		}
 		x.tx.uses(c.Shard(), x.unit.version)
-		o.Adopted, o.Keep, o.Wrote = c, x.gucs.Settings, x.pipe.wrote
+		o.Adopted = txn.Adopted{Conn: c, Base: x.gucs.Settings, Keep: x.gucs.Settings, Wrote: x.pipe.wrote}
 		wrote := x.pipe.wrote
 		x.pipe.Reset()
 		x.pipe.dirty, x.pipe.wrote = false, wrote
 	}
 	c := x.talkSeveral(o)
 	for _, p := range x.portals.All() {
-		if o.Adopted != nil && p.conn == o.Adopted {
+		if o.Adopted.Conn != nil && p.conn == o.Adopted.Conn {
 			p.conn = c
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/leaseuse"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/planner"
@@ -101,6 +102,15 @@ func (t *transaction) begins(state txState, text string) {
 	t.ends()
 	t.state, t.begin, t.base, t.weak = state, text, settings.DefaultModes(t.gucs.Settings), true
 	t.gucs.Begin()
+}
+
+// block is what shards to come have to begin.
+func (t *transaction) block() *txn.Block {
+	b := &txn.Block{Begin: t.begin, Modes: t.modes, ReadOnly: t.readOnly}
+	for name := range t.saves.All() {
+		b.Saves = append(b.Saves, name)
+	}
+	return b
 }
 
 // fail marks the transaction as failed.

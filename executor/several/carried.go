@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/several/sortkey"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
@@ -515,9 +516,9 @@ FROM t JOIN pg_catalog.pg_type y ON y.oid = t.o ORDER BY 1, 2`
 
 // faithful refuses to carry columns in texts that may not give their values back. as says which of them came in binary; a domain's values,
 // which the router does not know by its number, come as texts.
-func (c *runner) faithful(p *part, fields []wire.Field, as *carried) error {
+func (c *runner) faithful(p *txn.Participant, fields []wire.Field, as *carried) error {
 	u := unfaithfulIn(c.host.Settings())
-	if u == (unfaithful{}) || !c.can(p.shard).Styles {
+	if u == (unfaithful{}) || !c.Can(p.Shard).Styles {
 		return nil
 	}
 	var of []wire.Field
@@ -530,11 +531,11 @@ func (c *runner) faithful(p *part, fields []wire.Field, as *carried) error {
 	if len(of) == 0 {
 		return nil
 	}
-	own, err := p.conn.OIDs(oidsOf(of), true)
+	own, err := p.Conn.OIDs(oidsOf(of), true)
 	if err != nil {
-		return c.failure(p, unnumbered(p.conn, err))
+		return c.Failure(p, unnumbered(p.Conn, err))
 	}
-	n, setting, want, err := u.among(own, printed, func(sql string) (*engine.Result, error) { return c.exec(p, sql) })
+	n, setting, want, err := u.among(own, printed, func(sql string) (*engine.Result, error) { return c.Exec(p, sql) })
 	if err != nil || n < 0 {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/several/sortkey"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -21,7 +22,7 @@ type sorting struct {
 }
 
 // keysOf returns the keys of a plan, nil if its order is PostgreSQL's to know.
-func (c *runner) keysOf(ctx context.Context, e *execution, parts []*part, q request) (*sortkey.Keys, error) {
+func (c *runner) keysOf(ctx context.Context, e *execution, parts []*txn.Participant, q request) (*sortkey.Keys, error) {
 	plan := e.st.Plan
 	s := c.shared.sorting(plan)
 	if s == nil {
@@ -79,7 +80,7 @@ func restyled(k *sortkey.Keys, fields []wire.Field, formats []int16, s *executor
 
 // bytewise reports whether the texts among the keys are sorted by their bytes on
 // every part: by a collation that says so, or by the database's if that does.
-func (c *runner) bytewise(e *execution, parts []*part, k *sortkey.Keys, columns int, q request) (bool, error) {
+func (c *runner) bytewise(e *execution, parts []*txn.Participant, k *sortkey.Keys, columns int, q request) (bool, error) {
 	plan := e.st.Plan
 	var ask []string
 	for _, at := range k.Collated() {
@@ -93,7 +94,7 @@ func (c *runner) bytewise(e *execution, parts []*part, k *sortkey.Keys, columns 
 	}
 	plain := 0
 	for _, p := range parts {
-		if !c.can(p.shard).Collations {
+		if !c.Can(p.Shard).Collations {
 			plain++
 		}
 	}
@@ -149,11 +150,11 @@ func (s *stream) rest() error {
 
 // databaseBytewise reports whether the default collation of a shard's database is
 // that of bytes. It is asked once for each shard.
-func (c *runner) databaseBytewise(p *part) (bool, error) {
-	if ok, known := c.shared.collation(p.shard); known {
+func (c *runner) databaseBytewise(p *txn.Participant) (bool, error) {
+	if ok, known := c.shared.collation(p.Shard); known {
 		return ok, nil
 	}
-	res, err := c.exec(p, "SELECT datcollate, pg_catalog.to_jsonb(d)->>'datlocprovider', COALESCE(pg_catalog.to_jsonb(d)->>'datlocale', pg_catalog.to_jsonb(d)->>'daticulocale', '') "+
+	res, err := c.Exec(p, "SELECT datcollate, pg_catalog.to_jsonb(d)->>'datlocprovider', COALESCE(pg_catalog.to_jsonb(d)->>'datlocale', pg_catalog.to_jsonb(d)->>'daticulocale', '') "+
 		"FROM pg_catalog.pg_database d WHERE datname = pg_catalog.current_database()")
 	if err != nil || len(res.Rows) != 1 {
 		return false, err
@@ -169,7 +170,7 @@ func (c *runner) databaseBytewise(p *part) (bool, error) {
 	case "b":
 		ok = locale == "C" || strings.EqualFold(locale, "C.UTF-8") || strings.EqualFold(locale, "C.UTF8")
 	}
-	c.shared.putCollation(p.shard, ok)
+	c.shared.putCollation(p.Shard, ok)
 	return ok, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/shardmap"
@@ -21,38 +22,23 @@ const (
 	outputChunk = 32 << 10 // Receive returns once this much is ready
 	queueMax    = 64 << 20 // bytes of frames sent and not yet run
 	portalMax   = 1000
-	stopMax     = 5 * time.Second // how long a part may take to stop
 )
 
 var errClosed = errors.New("several: the conversation is closed")
 
 // Options are what a conversation begins with.
 type Options struct {
-	// Block says that it begins inside a transaction block: Begin is the text that
-	// begins the transaction on a shard, Modes the SET TRANSACTION statements since,
-	// Saves the names of the savepoints that are set, outermost first.
-	Block bool
-	Begin string
-	Modes []string
-	Saves []string
-	// ReadOnly says that it was READ ONLY before it wrote anything, and still is.
-	ReadOnly bool
-	// Base are the settings that a shard's conversation has when the transaction
-	// begins on it; those that are in effect are the host's.
-	Base *executor.Settings
-	// Adopted is a shard's conversation on which the transaction is open already,
-	// nil if there is none. Keep are its settings after a COMMIT, Wrote says that it
-	// may have written, Since is the map by which the transaction began there. It is
-	// the Conn's from now on, which releases it.
-	Adopted *executor.Conn
-	Keep    *executor.Settings
-	Wrote   bool
-	Since   *shardmap.Snapshot
-	// Failed: the transaction has failed already.
-	Failed bool
-	// Owner has the transaction open on shards, and ends it; nil: the Conn does. Lent are its conversations so far,
-	// first the one on which statements have run, Writer the shard on which rows were written, "" if there is none.
-	Owner  Owner
+	// Block is the block that it begins inside of, nil outside of one. Base are the settings that a shard's conversation
+	// has when the block begins on it; those that are in effect are the host's.
+	Block *txn.Block
+	Base  *executor.Settings
+	// Adopted is the conversation on which the transaction is open already.
+	Adopted txn.Adopted
+	// Owner has the transaction open on shards since the map Since, and ends it; nil: the Conn does. Lent are its
+	// conversations so far, first the one on which statements have run, Writer the shard on which rows were written, ""
+	// if there is none.
+	Owner  txn.Owner
+	Since  *shardmap.Snapshot
 	Lent   []*executor.Conn
 	Writer string
 }
@@ -70,7 +56,6 @@ type Conn struct {
 	script   *script
 	active   *active
 	copying  *copying
-	inside   bool // a goroutine runs frames
 	faulty   bool // there was a fault of the router's own
 	wake     chan struct{}
 }
@@ -80,52 +65,30 @@ var _ engine.Conn = (*Conn)(nil)
 // New begins a conversation.
 func New(shared *Shared, host Host, opt Options) *Conn {
 	c := &Conn{wake: make(chan struct{})}
-	c.open(shared.ex, host)
-	c.Trace = explain.NewTrace()
+	c.Transaction = txn.New(shared.ex, shared.transactions, host, castWord)
+	c.shared, c.host, c.Trace = shared, host, explain.NewTrace()
 	c.prepared = pgbackend.Statements[*prepared]{Max: portalMax}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: (*portal).end}
 	c.cursors = pgbackend.Portals[*cursor]{Gone: (*cursor).end}
-	c.shared, c.opt, c.block, c.failed, c.readOnly = shared, opt, opt.Block, opt.Failed, opt.ReadOnly
-	for _, name := range opt.Saves {
-		c.saves.Set(name, struct{}{})
+	if opt.Block != nil {
+		c.BeginBlock(*opt.Block, opt.Base)
 	}
-	c.modes = append(c.modes, opt.Modes...)
-	if a := opt.Adopted; a != nil {
-		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, since: opt.Since, base: opt.Base, keep: opt.Keep, decides: a.Pinned()}
-		p.pipe.Conn, p.pipe.Inner = a, true
-		for range c.saves.Len() {
-			p.saves = append(p.saves, opt.Base)
-		}
-		c.parts = append(c.parts, p)
-		a.Group(c.group)
-		c.live[a] = struct{}{}
+	if opt.Adopted.Conn != nil {
+		c.Adopt(opt.Adopted)
+	}
+	if opt.Owner != nil {
+		c.Owner, c.Since = opt.Owner, opt.Since
 	}
 	for i, conn := range opt.Lent {
-		p := c.lentPart(conn)
-		p.wrote, p.adopted = p.shard == opt.Writer, i == 0
+		p := c.JoinLent(conn)
+		p.Wrote, p.Adopted = p.Shard == opt.Writer, i == 0
 	}
 	return c
 }
 
-// Shards returns the names of the shards that take part, sorted.
-func (c *transaction) Shards() []string {
-	names := make([]string, 0, len(c.parts))
-	for _, p := range c.parts {
-		names = append(names, p.shard)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Culprit returns the shard whose error was the last one, "" if none was.
-func (c *transaction) Culprit() string { return c.culprit }
-
 // Send implements engine.Conn.
 func (c *Conn) Send(frames []byte) error {
-	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
+	if c.Closed() {
 		return lost(false, errClosed)
 	}
 	if c.copying != nil && len(c.in) == 0 {
@@ -138,32 +101,19 @@ func (c *Conn) Send(frames []byte) error {
 	return nil
 }
 
-// enter notes that frames are run; leave must follow.
-func (c *Conn) enter() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+// enters notes that frames are run; leaves must follow.
+func (c *Conn) enters() error {
+	if !c.Enter() {
 		return lost(true, errClosed)
 	}
-	if !c.running && c.ctx.Err() != nil {
-		c.ctx, c.stop = context.WithCancelCause(context.Background())
-	}
-	c.inside, c.running = true, true
 	return nil
 }
 
-func (c *Conn) leave() error {
-	c.mu.Lock()
-	c.inside, c.running = false, c.active != nil || c.script != nil || c.copying != nil
+func (c *Conn) leaves() error {
 	if c.active != nil {
-		c.passed.Store(true)
+		c.Passes()
 	}
-	if !c.running {
-		c.calmLocked()
-	}
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
+	if c.Leave(c.active != nil || c.script != nil || c.copying != nil) {
 		c.release()
 		return lost(true, errClosed)
 	}
@@ -171,24 +121,27 @@ func (c *Conn) leave() error {
 }
 
 // faults is deferred where frames are run. After a fault of the router's own no loop comes back: Close has to give back what is
-// held. What the conversations with shards were in the middle of is not known.
+// held.
 func (c *Conn) faults() {
-	c.mu.Lock()
-	fault := c.inside
-	if fault {
-		c.inside, c.running, c.faulty = false, false, true
-		for conn := range c.live {
-			conn.Break()
-		}
+	fault, closed := c.Fault()
+	if !fault {
+		return
 	}
-	closed := c.closed
-	c.mu.Unlock()
-	if fault && c.active != nil {
+	c.faulty = true
+	if c.active != nil {
 		c.active.stopTimer()
 	}
-	if fault && closed {
+	if closed {
 		c.release()
 	}
+}
+
+// Probe implements engine.Prober.
+func (c *Conn) Probe() error {
+	if c.Closed() {
+		return lost(true, errClosed)
+	}
+	return nil
 }
 
 // Receive implements engine.Conn.
@@ -197,7 +150,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	if cap(c.out) > 16*outputChunk {
 		c.out = make([]byte, 0, 2*outputChunk)
 	}
-	if err := c.enter(); err != nil {
+	if err := c.enters(); err != nil {
 		return nil, err
 	}
 	defer c.faults()
@@ -220,7 +173,7 @@ func (c *Conn) Receive() ([]byte, error) {
 		}
 		f, rest, ok, err := wire.Cut(c.in[used:])
 		if err != nil {
-			_ = c.leave() // it is over in any case
+			_ = c.leaves() // it is over in any case
 			return nil, lost(true, err)
 		}
 		if !ok {
@@ -233,10 +186,8 @@ func (c *Conn) Receive() ([]byte, error) {
 	if len(c.in) == 0 && cap(c.in) > 1<<20 {
 		c.in = nil
 	}
-	c.mu.Lock()
-	deadline := c.deadline
-	c.mu.Unlock()
-	if err := c.leave(); err != nil {
+	deadline := c.DeadlineNow()
+	if err := c.leaves(); err != nil {
 		return nil, err
 	}
 	if len(c.out) > 0 {
@@ -292,23 +243,11 @@ func (c *Conn) DropGuard(context.Context, string, string) error { return errors.
 // Close implements engine.Conn: the parts are given back, or closed if something
 // is open on them. If frames are being run, that ends.
 func (c *Conn) Close() error {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
+	first, inside := c.Shut()
+	if !first {
 		return nil
 	}
-	c.closed = true
 	close(c.wake)
-	c.stop(errCancelled)
-	inside := c.inside
-	if inside {
-		// The goroutine in Receive gives them back; it must not wait for a shard.
-		for conn := range c.live {
-			_ = conn.Conn.Close() // Receive on it returns
-		}
-		c.cut = true
-	}
-	c.mu.Unlock()
 	if !inside {
 		c.release()
 	}
@@ -321,34 +260,28 @@ func (c *Conn) release() {
 	if c.faulty {
 		defer func() { _ = recover() }() // what is half done may fault again: the session's conversations are taken back in any case
 	}
-	c.calm()
-	for _, p := range c.parts {
-		if p.busy != nil {
-			p.conn.Break()
-			p.busy.reading, p.busy = false, nil
-		}
-	}
+	c.Calm()
+	c.Abandon()
 	c.closePortals()
 	if c.active != nil {
 		c.active.stopTimer()
 		c.active.p.end()
 		c.active = nil
 	}
-	c.mu.Lock()
-	cut := c.cut
-	c.mu.Unlock()
-	for _, p := range c.parts {
-		c.forget(p.conn)
-		if p.lent {
-			continue
-		}
-		if p.open() || cut {
-			p.conn.Break()
-		}
-		if c.soils {
-			p.conn.Soil()
-		}
-		p.conn.Release()
+	c.Transaction.Release()
+}
+
+// Detach ends the use of the owner's conversations, before it ends the transaction. It returns the shards on which rows
+// may have been written.
+func (c *Conn) Detach() (wrote []string) {
+	c.closePortals()
+	return c.Transaction.Detach()
+}
+
+// TakesPart reports whether a transaction's conversation is with, or has it as a part.
+func TakesPart(tx, with *executor.Conn) bool {
+	if c, ok := tx.Conn.(*Conn); ok {
+		return slices.ContainsFunc(c.Joined, func(p *txn.Participant) bool { return p.Conn == with })
 	}
-	c.parts, c.soils = nil, false
+	return tx == with
 }

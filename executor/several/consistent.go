@@ -14,19 +14,19 @@ import (
 // if the session asks for one. Inside a block all shards get theirs with its first
 // statement, but for those that cannot be reached: what needs one of them fails. Outside, those get theirs that the
 // statement reads. It may be called again.
-func (c *transaction) consistent(ctx context.Context, e *execution) error {
-	if !txn.Atomic(c.host.Settings()) || c.proven != nil && c.block {
+func (c *sender) consistent(ctx context.Context, e *execution) error {
+	if !txn.Atomic(c.host.Settings()) || c.Proven != nil && c.Block {
 		return nil
 	}
 	var shards []string
 	switch {
-	case c.block && !strings.Contains(strings.ToUpper(c.isolation()), "REPEATABLE"):
+	case c.Block && !strings.Contains(strings.ToUpper(c.Isolation()), "REPEATABLE"):
 		if e == nil || e.st.Kind != planner.Several || !e.st.ReadOnly {
 			return nil
 		}
 		return sqlstate.Refusal("CLV-1004", "an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open").
 			WithHint("BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'")
-	case c.block:
+	case c.Block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)
 		}
@@ -38,21 +38,21 @@ func (c *transaction) consistent(ctx context.Context, e *execution) error {
 			return err
 		}
 	}
-	for _, p := range c.parts {
-		if p.begun && !c.proven[p.shard] {
-			return sqlstate.Refusal("CLV-0207", "an atomic read over several shards after another statement of the same transaction is not supported: shard %s has its snapshot already", p.shard).
-				WithHint("SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block").OnShard(p.shard)
+	for _, p := range c.Joined {
+		if p.Begun && !c.Proven[p.Shard] {
+			return sqlstate.Refusal("CLV-0207", "an atomic read over several shards after another statement of the same transaction is not supported: shard %s has its snapshot already", p.Shard).
+				WithHint("SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block").OnShard(p.Shard)
 		}
 	}
-	if c.proven != nil && !slices.ContainsFunc(shards, func(s string) bool { return !c.proven[s] }) {
+	if c.Proven != nil && !slices.ContainsFunc(shards, func(s string) bool { return !c.Proven[s] }) {
 		return nil // an earlier statement of the unit has them
 	}
-	if c.proven != nil {
+	if c.Proven != nil {
 		return sqlstate.Refusal("CLV-0208", "an atomic read needs snapshots of other shards than the one before it in the same transaction").
 			WithHint("Sync between them").OnShard(shards[0])
 	}
 	parts, err := c.partsOf(ctx, shards, false)
-	for c.block && sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
+	for c.Block && sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
 		at := slices.Index(shards, sqlstate.As(err).Shard)
 		if at < 0 || len(shards) == 1 {
 			break
@@ -63,52 +63,19 @@ func (c *transaction) consistent(ctx context.Context, e *execution) error {
 	if err != nil {
 		return err
 	}
-	begin, list := "BEGIN ISOLATION LEVEL REPEATABLE READ", make([]*txn.Participant, len(parts))
-	for i, p := range parts {
-		if p.busy != nil {
-			return p.unread()
-		}
-		list[i] = &txn.Participant{Shard: p.shard, Conn: p.conn}
-	}
-	if c.block {
-		if c.hasNamed() {
-			return sqlstate.Refusal("CLV-1005", "SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards").
-				WithHint("SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read")
-		}
-		begin = strings.Join(append([]string{c.opt.Begin}, c.modes...), ";")
-		for s := range c.saves.All() {
-			begin += ";SAVEPOINT " + quote(s)
-		}
-		if c.opt.Begin == "" {
-			begin = "BEGIN" + begin
-		}
-	}
-	since := c.host.Snapshot()
-	if err := c.shared.transactions.Snapshots(ctx, list, begin); err != nil {
-		return err
-	}
-	c.proven = map[string]bool{}
-	for _, p := range parts {
-		p.begun, p.since, c.proven[p.shard] = true, since, true
-		p.saves = p.saves[:0]
-		for range c.saves.Len() {
-			p.saves = append(p.saves, p.base)
-		}
-	}
-	// Settings that differ follow with each part's next text (settle).
-	return nil
+	return c.TakeSnapshots(ctx, parts)
 }
 
 // reads are the shards that a statement reads, one or none where its own
 // snapshot is all that matters.
-func (c *transaction) reads(e *execution) ([]string, error) {
+func (c *sender) reads(e *execution) ([]string, error) {
 	snap, st := c.host.Snapshot(), e.st
 	if st.Kind == planner.OneShard {
 		r, err := st.Route(snap, e.args)
 		if err != nil || !r.Several {
 			return nil, err
 		}
-		if st, err = c.ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.opt.Owner != nil); err != nil {
+		if st, err = c.Ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.Owner != nil); err != nil {
 			return nil, err
 		}
 	}

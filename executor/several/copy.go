@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/copydata"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
@@ -91,7 +93,7 @@ func (c *runner) startCopyIn(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	}
-	if p.Table.Kind == shardmap.Reference && c.can(shards[0]).Evaluates {
+	if p.Table.Kind == shardmap.Reference && c.Can(shards[0]).Evaluates {
 		if err := c.plainRows(ctx, p); err != nil {
 			return nil, err
 		}
@@ -101,17 +103,17 @@ func (c *runner) startCopyIn(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	}
-	if c.can(shards[0]).Clock {
+	if c.Can(shards[0]).Clock {
 		j.words = newCopyWords(p)
 	}
-	if j.words != nil && (c.block || len(p.Timed) > 0) {
+	if j.words != nil && (c.Block || len(p.Timed) > 0) {
 		// Other statements of the transaction may see the time.
-		if j.words.now, err = c.clock(ctx); err != nil {
+		if j.words.now, err = c.Clock(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if rows := copyRows(p, true); rows != "" {
-		part, err := c.part(ctx, c.describer(), false)
+		part, err := c.Participant(ctx, c.describer(), false)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +133,7 @@ func (c *runner) startCopyIn(ctx context.Context, e *execution) (job, error) {
 // constantDefaults refuses rows without a value for a column of a reference table
 // whose default could be another on each shard.
 func (c *runner) constantDefaults(ctx context.Context, p *planner.CopyPlan) error {
-	part, err := c.part(ctx, c.describer(), false)
+	part, err := c.Participant(ctx, c.describer(), false)
 	if err != nil {
 		return err
 	}
@@ -139,7 +141,7 @@ func (c *runner) constantDefaults(ctx context.Context, p *planner.CopyPlan) erro
 	for i, n := range p.Omitted {
 		names[i] = quoteText(n)
 	}
-	res, err := c.exec(part, `SELECT a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+	res, err := c.Exec(part, `SELECT a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		WHERE a.attrelid = `+quoteText(p.Table.QualifiedName())+`::pg_catalog.regclass AND a.attgenerated = '' AND a.attname IN (`+strings.Join(names, ", ")+`)
 		AND COALESCE(pg_catalog.pg_get_expr(d.adbin, d.adrelid), t.typdefault) !~ '^(''([^'']|'''')*''|-?[0-9.]+|true|false|NULL)(::[a-z ]+([(][0-9,]+[)])?)?$' ORDER BY a.attnum`)
 	if err != nil {
@@ -155,12 +157,12 @@ func (c *runner) constantDefaults(ctx context.Context, p *planner.CopyPlan) erro
 // plainRows refuses the rows of a reference table with a trigger that may change them, to something else on
 // each shard: an INSERT compares what was stored.
 func (c *runner) plainRows(ctx context.Context, p *planner.CopyPlan) error {
-	part, err := c.part(ctx, c.describer(), false)
+	part, err := c.Participant(ctx, c.describer(), false)
 	if err != nil {
 		return err
 	}
 	const beforeInsertOfRows = "7" // TRIGGER_TYPE_ROW, BEFORE and INSERT of pg_trigger.h; the guard's names begin with ~
-	res, err := c.exec(part, "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = "+quoteText(p.Table.QualifiedName())+"::pg_catalog.regclass AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & "+
+	res, err := c.Exec(part, "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = "+quoteText(p.Table.QualifiedName())+"::pg_catalog.regclass AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & "+
 		beforeInsertOfRows+" = "+beforeInsertOfRows+" AND tgname NOT LIKE '~%' ORDER BY tgname")
 	if err != nil {
 		return err
@@ -175,12 +177,14 @@ func (c *runner) plainRows(ctx context.Context, p *planner.CopyPlan) error {
 // timedDefaults are the values of defaults that depend on the transaction's time, as
 // the rows of the COPY are to have them.
 func (c *runner) timedDefaults(ctx context.Context, p *planner.CopyPlan) ([][]byte, error) {
-	now, err := c.clock(ctx)
+	now, err := c.Clock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return c.evaluate(ctx, slices.Clone(p.Timed), now, p.Binary)
 }
+
+func quote(name string) string { return executor.QuoteIdentifier(name) }
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
@@ -189,7 +193,7 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 	if err := j.c.bounds.Touches(shard); err != nil {
 		return nil, err
 	}
-	p, err := j.c.part(ctx, shard, write)
+	p, err := j.c.Participant(ctx, shard, write)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +226,7 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 
 // openCopy begins a COPY on a part, and waits until it takes data. After an error the
 // COPY, if it is there, is to be stopped.
-func (c *runner) openCopy(p *part, text string) (*copyPart, error) {
+func (c *runner) openCopy(p *txn.Participant, text string) (*copyPart, error) {
 	s, err := c.send(p, request{text: text, copies: true})
 	if err != nil {
 		return nil, err
@@ -234,7 +238,7 @@ func (c *runner) openCopy(p *part, text string) (*copyPart, error) {
 		}
 	}
 	if !s.copyIn {
-		return t, sqlstate.New(sqlstate.ProtocolViolation, "a shard takes no data for a COPY").OnShard(p.shard)
+		return t, sqlstate.New(sqlstate.ProtocolViolation, "a shard takes no data for a COPY").OnShard(p.Shard)
 	}
 	return t, nil
 }
@@ -250,7 +254,7 @@ func (j *copyIn) learn(t *copyPart) error {
 		return sqlstate.Refusal("CLV-0403", "COPY without a column list into a table with generated columns is not supported over several shards").
 			WithHint("name the columns: COPY %s (...)", j.p.Table.QualifiedName())
 	}
-	major, _, _ := strings.Cut(t.s.p.conn.Parameter("server_version"), ".")
+	major, _, _ := strings.Cut(t.s.p.Conn.Parameter("server_version"), ".")
 	if n, err := strconv.Atoi(major); err == nil {
 		j.split.EndMark = n < 18
 	}
@@ -271,7 +275,7 @@ func (j *copyIn) step(out []byte, _ int32) ([]byte, bool, string, error) {
 
 // take implements copyJob.
 func (j *copyIn) take(data []byte) error {
-	if err := context.Cause(j.c.ctx); err != nil {
+	if err := context.Cause(j.c.Ctx); err != nil {
 		return err
 	}
 	if len(j.rest) > 0 {
@@ -496,19 +500,19 @@ func (j *copyIn) target(rec []byte, made [][]byte) (*copyPart, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.c.ex.CountRow(j.snap, a.Unit)
+	j.c.Ex.CountRow(j.snap, a.Unit)
 	t := j.owner[a.Shard]
 	if t == nil {
-		return j.open(j.c.ctx, a.Shard, true)
+		return j.open(j.c.Ctx, a.Shard, true)
 	}
 	return j.writes(t)
 }
 
 func (j *copyIn) writes(t *copyPart) (*copyPart, error) {
-	if t.s.p.wrote {
+	if t.s.p.Wrote {
 		return t, nil
 	}
-	_, err := j.c.part(j.c.ctx, t.s.p.shard, true)
+	_, err := j.c.Participant(j.c.Ctx, t.s.p.Shard, true)
 	return t, err
 }
 
@@ -566,7 +570,7 @@ func (j *copyIn) put(t *copyPart, prefix, rec []byte, s span) error {
 	t.buf = append(t.buf, prefix...)
 	t.buf = append(t.buf, rec...)
 	if j.types != nil && j.p.Binary {
-		if err := t.s.p.renumber(t.buf[from:], nil, j.types); err != nil {
+		if err := renumber(t.s.p, t.buf[from:], nil, j.types); err != nil {
 			return err
 		}
 	}
@@ -583,7 +587,7 @@ func (t *copyPart) flush() error {
 	}
 	t.buf[0] = wire.CopyDataF
 	binary.BigEndian.PutUint32(t.buf[1:], uint32(len(t.buf)-1))
-	if err := t.s.p.pipe.Copy(t.buf); err != nil {
+	if err := t.s.p.Pipe.Copy(t.buf); err != nil {
 		return t.s.broken(err)
 	}
 	if cap(t.buf) > 16*copyChunk {
@@ -644,7 +648,7 @@ func (j *copyIn) end() (string, error) {
 			if n := counted(t.s.tag); j.index != nil || i == 0 {
 				total += n
 			} else if n != total {
-				err = sqlstate.New(sqlstate.InternalError, "shard %s took %d rows of the reference table, another shard %d", t.s.p.shard, n, total)
+				err = sqlstate.New(sqlstate.InternalError, "shard %s took %d rows of the reference table, another shard %d", t.s.p.Shard, n, total)
 			}
 		}
 		if err == nil {
@@ -682,7 +686,7 @@ func (j *copyIn) stop() {
 // stopCopies ends COPYs that have not ended.
 func stopCopies(parts []*copyPart) {
 	for _, t := range parts {
-		if t.s.copyIn && !t.ended && !t.s.p.conn.Broken() {
+		if t.s.copyIn && !t.ended && !t.s.p.Conn.Broken() {
 			// What is left of it is read by drain.
 			_ = t.finish(wire.AppendCopyFail(nil, "the statement has ended"))
 		}
@@ -695,14 +699,14 @@ func stopCopies(parts []*copyPart) {
 // endCopy sends the end of a COPY's data, and asks for the answer. A shard takes the Sync of
 // a statement that was passed on as it came for part of the data.
 func (s *stream) endCopy(frame []byte) error {
-	if err := s.p.pipe.Copy(frame); err != nil {
+	if err := s.p.Pipe.Copy(frame); err != nil {
 		return s.broken(err)
 	}
 	s.copyIn = false
-	s.p.pipe.ResumeCopy()
-	if s.flushed || s.p.pipe.IgnoredSync() {
+	s.p.Pipe.ResumeCopy()
+	if s.flushed || s.p.Pipe.IgnoredSync() {
 		s.flushed = false
-		if err := s.p.pipe.Dispatch(wire.Sync); err != nil {
+		if err := s.p.Pipe.Dispatch(wire.Sync); err != nil {
 			return s.broken(err)
 		}
 	}

@@ -15,7 +15,7 @@ type copying struct {
 
 // copyFrames runs frames that are sent while data is awaited.
 func (c *Conn) copyFrames(frames []byte) error {
-	if err := c.enter(); err != nil {
+	if err := c.enters(); err != nil {
 		return err
 	}
 	defer c.faults()
@@ -28,7 +28,7 @@ func (c *Conn) copyFrames(frames []byte) error {
 		c.copyFrame(f)
 	}
 	c.in = append(c.in, frames...)
-	return c.leave()
+	return c.leaves()
 }
 
 // copyFrame handles a frame while data is awaited.
@@ -71,8 +71,8 @@ func (c *Conn) Failed() bool {
 	if k.err != nil {
 		return true
 	}
-	for _, p := range c.parts {
-		if p.busy != nil && p.conn.Failed() {
+	for _, p := range c.Joined {
+		if p.Busy != nil && p.Conn.Failed() {
 			return true
 		}
 	}

@@ -42,7 +42,7 @@ func (a *asker) ask(t keyspace.Type, value []byte) (v keyspace.Value, known bool
 	}
 	res, err := a.conn.Exec("SAVEPOINT cleave_ask; SELECT pg_catalog.encode(pg_catalog." + sends[t] + "(" + executor.QuoteLiteral(string(value)) + "::pg_catalog." + catalogName(t) + "), 'hex')")
 	if err != nil {
-		if a.conn.Broken() || a.c.ctx.Err() != nil {
+		if a.conn.Broken() || a.c.Ctx.Err() != nil {
 			return v, false, a.failed(err)
 		}
 		if _, err := a.conn.Exec("ROLLBACK TO cleave_ask"); err != nil {
@@ -72,7 +72,7 @@ func (a *asker) begin() (err error) {
 	if a.conn != nil {
 		return nil
 	}
-	if a.conn, err = a.c.borrow(a.c.ctx, a.shard); err != nil {
+	if a.conn, err = a.c.Borrow(a.c.Ctx, a.shard); err != nil {
 		return err
 	}
 	begin := "BEGIN"
@@ -108,7 +108,7 @@ func catalogName(t keyspace.Type) string {
 
 func (a *asker) failed(err error) error {
 	a.conn.Break()
-	a.c.giveBack(a.conn)
+	a.c.GiveBack(a.conn)
 	a.conn = nil
 	return err
 }
@@ -121,6 +121,6 @@ func (a *asker) end() {
 	if _, err := a.conn.Exec("ROLLBACK"); err != nil {
 		a.conn.Break()
 	}
-	a.c.giveBack(a.conn)
+	a.c.GiveBack(a.conn)
 	a.conn = nil
 }

@@ -32,7 +32,7 @@ func (c *runner) startCopyOut(ctx context.Context, e *execution) (job, error) {
 		var text string
 		values, err := c.columnsOf(part, rows)
 		if err == nil {
-			text, err = p.On(i == 0, part.shard, c.maps(part, snap)...)
+			text, err = p.On(i == 0, part.Shard, c.Maps(part, snap)...)
 		}
 		if err == nil {
 			s, err = c.send(part, request{text: text, copied: values})
@@ -135,7 +135,7 @@ func appendBinary(out, data []byte, headed *bool) []byte {
 // startCopyQuery runs a query and writes its rows as COPY does.
 func (c *runner) startCopyQuery(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Copy
-	part, err := c.part(ctx, c.describer(), false)
+	part, err := c.Participant(ctx, c.describer(), false)
 	if err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
 	one := func(sql string) (string, bool, error) {
 		res, err := j.ask.conn.Exec("SAVEPOINT cleave_ask; " + sql)
 		if err != nil {
-			if j.ask.conn.Broken() || j.c.ctx.Err() != nil {
+			if j.ask.conn.Broken() || j.c.Ctx.Err() != nil {
 				return "", false, j.ask.failed(err)
 			}
 			if _, err := j.ask.conn.Exec("ROLLBACK TO cleave_ask"); err != nil {

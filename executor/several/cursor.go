@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor/several/tuplestore"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -62,11 +63,11 @@ const cursorPortion = 100
 func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	d := e.st.Cursor
 	switch {
-	case !c.block && !d.Hold:
+	case !c.Block && !d.Hold:
 		return nil, sqlstate.New(sqlstate.NoActiveTransaction, "DECLARE CURSOR can only be used in transaction blocks")
 	case c.cursors.Len()+c.host.Held().Len() >= portalMax:
 		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d cursors are open", c.cursors.Len()+c.host.Held().Len())
-	case d.Hold && c.opt.Owner != nil:
+	case d.Hold && c.Owner != nil:
 		return nil, sqlstate.Refusal("CLV-1007", "a WITH HOLD cursor in a transaction with a schema change is not supported").
 			WithHint("declare it after the COMMIT")
 	}
@@ -95,21 +96,21 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 		k.e.results = c.guess(desc.fields)
 	}
 	err = c.startJob(k)
-	if code := string(sqlstate.CodeOf(err)); c.block && strings.HasPrefix(code, "2") && code != "25P02" {
+	if code := string(sqlstate.CodeOf(err)); c.Block && strings.HasPrefix(code, "2") && code != "25P02" {
 		return nil, sqlstate.Refusal("CLV-1008", "the first rows of a cursor over several shards are computed when it is declared, and that fails: %s", sqlstate.As(err).Message).
 			WithHint("write the query so that no row fails")
 	}
 	if err != nil {
 		return nil, err
 	}
-	c.cursors.Put(d.Name, k, c.saves.Len())
+	c.cursors.Put(d.Name, k, c.Saves.Len())
 	return &answer{tag: "DECLARE CURSOR"}, nil
 }
 
 // startJob begins to read: the snapshots of its shards are of this moment.
 func (c *runner) startJob(k *cursor) (err error) {
 	k.styles = stylesOf(c.host.Settings())
-	if k.job, err = c.begins(c.ctx, k.e); err != nil {
+	if k.job, err = c.begins(c.Ctx, k.e); err != nil {
 		return err
 	}
 	return c.quiet()
@@ -117,9 +118,9 @@ func (c *runner) startJob(k *cursor) (err error) {
 
 // cursorOf finds the cursor of a FETCH, MOVE or CLOSE: nil is one that a part has
 // from before it was adopted.
-func (c *runner) cursorOf(name string) (*cursor, *part, error) {
+func (c *runner) cursorOf(name string) (*cursor, *txn.Participant, error) {
 	if k, ok := c.cursors.Find(name); ok {
-		return k, c.find(k.shard), nil
+		return k, c.Find(k.shard), nil
 	}
 	if k := c.host.Held().cursors[name]; k != nil {
 		return k, nil, nil
@@ -128,8 +129,8 @@ func (c *runner) cursorOf(name string) (*cursor, *part, error) {
 		k, err := p.asCursor()
 		return k, nil, err
 	}
-	for _, p := range c.parts {
-		if p.adopted {
+	for _, p := range c.Joined {
+		if p.Adopted {
 			return nil, p, nil
 		}
 	}
@@ -176,7 +177,7 @@ func (c *runner) startCursor(ctx context.Context, e *execution) (job, error) {
 		return nil, err
 	}
 	if !k.own() {
-		return c.startRelay(ctx, e, p.shard)
+		return c.startRelay(ctx, e, p.Shard)
 	}
 	f := &fetch{c: c, k: k, move: q.Op == "move", tag: e.st.Tag}
 	if !f.move {
@@ -226,9 +227,9 @@ func (c *runner) dropCursor(name string, k *cursor) {
 func (c *runner) closeCursor(ctx context.Context, e *execution) (job, error) {
 	name := e.st.Cursor.Name
 	if name == "" {
-		for _, p := range c.parts {
-			if p.begun {
-				if _, err := c.exec(p, "CLOSE ALL"); err != nil {
+		for _, p := range c.Joined {
+			if p.Begun {
+				if _, err := c.Exec(p, "CLOSE ALL"); err != nil {
 					return nil, err
 				}
 			}
@@ -249,7 +250,7 @@ func (c *runner) closeCursor(ctx context.Context, e *execution) (job, error) {
 		}
 	}
 	if !k.own() {
-		return c.startRelay(ctx, e, p.shard)
+		return c.startRelay(ctx, e, p.Shard)
 	}
 	return &answer{tag: "CLOSE CURSOR"}, nil
 }

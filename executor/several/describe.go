@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -20,20 +21,20 @@ func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uin
 	if st.Judged != "" {
 		text = st.Judged
 	}
-	prep := c.ex.Prepare(text, oids, c.host.Snapshot().SchemaVersion(), c.host.Settings())
+	prep := c.Ex.Prepare(text, oids, c.host.Snapshot().SchemaVersion(), c.host.Settings())
 	if d := c.shared.get(prep); d != nil {
 		return d, nil
 	}
-	if c.block {
+	if c.Block {
 		// A description takes the shard's snapshot.
 		if err := c.consistent(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
 	shard := c.describerOf(st)
-	if shard == "" && len(c.parts) == 0 && c.opt.Owner == nil {
+	if shard == "" && len(c.Joined) == 0 && c.Owner == nil {
 		shard = c.ownerOf(st)
-		if !c.block {
+		if !c.Block {
 			d, err := c.describeAnywhere(ctx, shard, text, oids)
 			if err == nil {
 				c.shared.put(prep, d)
@@ -41,16 +42,16 @@ func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uin
 			return d, err
 		}
 	}
-	p, err := c.part(ctx, shard, false)
+	p, err := c.Participant(ctx, shard, false)
 	if err != nil {
 		return nil, err
 	}
 	// PostgreSQL locks the table of a write that it parses, until the transaction's
 	// end. While a part of a keyspace is held that would keep its source from being
 	// fenced, for which the statement may be about to wait.
-	apart := c.block && !st.ReadOnly && c.host.Snapshot().Holding()
+	apart := c.Block && !st.ReadOnly && c.host.Snapshot().Holding()
 	if apart {
-		if _, err := c.exec(p, "SAVEPOINT cleave_describe"); err != nil {
+		if _, err := c.Exec(p, "SAVEPOINT cleave_describe"); err != nil {
 			return nil, err
 		}
 	}
@@ -59,7 +60,7 @@ func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uin
 		return nil, err
 	}
 	if apart {
-		if _, err := c.exec(p, "ROLLBACK TO SAVEPOINT cleave_describe; RELEASE SAVEPOINT cleave_describe"); err != nil {
+		if _, err := c.Exec(p, "ROLLBACK TO SAVEPOINT cleave_describe; RELEASE SAVEPOINT cleave_describe"); err != nil {
 			return nil, err
 		}
 	}
@@ -72,19 +73,19 @@ func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uin
 func (c *runner) describeAnywhere(ctx context.Context, first, text string, oids []uint32) (*description, error) {
 	for tries := 1; ; tries++ {
 		if tries > 1 {
-			first = c.ex.Any()
+			first = c.Ex.Any()
 		}
-		conn, err := c.reader(ctx, first) // a read may go on there
+		conn, err := c.Reader(ctx, first) // a read may go on there
 		if conn == nil && err == nil {
-			if conn, err = c.ex.AcquireAny(ctx, first, c.base()); err != nil {
+			if conn, err = c.Ex.AcquireAny(ctx, first, c.Base()); err != nil {
 				return nil, cmp.Or(context.Cause(ctx), err)
 			}
-			conn, err = c.borrowed(conn)
+			conn, err = c.Borrowed(conn)
 		}
 		if err != nil {
 			return nil, err
 		}
-		p, err := c.takePart(ctx, conn, false)
+		p, err := c.Join(ctx, conn, false)
 		if err != nil {
 			return nil, err
 		}
@@ -92,9 +93,9 @@ func (c *runner) describeAnywhere(ctx context.Context, first, text string, oids 
 		if err == nil || !conn.Broken() || ctx.Err() != nil || tries == describeTries {
 			return d, err
 		}
-		c.ex.Shun(p.shard)
-		c.parts, c.lost, c.failed = nil, false, false
-		c.giveBack(conn)
+		c.Ex.Shun(p.Shard)
+		c.Joined, c.Lost, c.Aborted = nil, false, false
+		c.GiveBack(conn)
 	}
 }
 
@@ -102,10 +103,10 @@ func (c *runner) describeAnywhere(ctx context.Context, first, text string, oids 
 const describeTries = 3
 
 // describer is the shard that describes: a part that is free, else any shard.
-func (c *transaction) describer() string {
-	for _, p := range c.parts {
-		if p.busy == nil {
-			return p.shard
+func (c *sender) describer() string {
+	for _, p := range c.Joined {
+		if p.Busy == nil {
+			return p.Shard
 		}
 	}
 	return ""
@@ -113,7 +114,7 @@ func (c *transaction) describer() string {
 
 // describerOf is the shard that describes a statement: the default shard if there
 // is something in it that only that one has.
-func (c *transaction) describerOf(st *planner.Statement) string {
+func (c *sender) describerOf(st *planner.Statement) string {
 	if st.Kind == planner.DefaultShard {
 		return c.host.Snapshot().State().DefaultShard
 	}
@@ -130,47 +131,47 @@ func (c *transaction) describerOf(st *planner.Statement) string {
 func (c *runner) ownerOf(st *planner.Statement) string {
 	for _, t := range st.Tables {
 		if ks, ok := c.host.Snapshot().Keyspace(t.Keyspace); ok {
-			return c.ex.AnyOf(ks.Owners())
+			return c.Ex.AnyOf(ks.Owners())
 		}
 	}
-	return c.ex.Any()
+	return c.Ex.Any()
 }
 
 // describeOn describes a text on a part.
-func (c *transaction) describeOn(p *part, text string, oids []uint32) (*description, error) {
-	if p.busy != nil {
-		return nil, p.unread()
+func (c *sender) describeOn(p *txn.Participant, text string, oids []uint32) (*description, error) {
+	if p.Busy != nil {
+		return nil, p.Unread()
 	}
 	if err := c.number(p, &request{oids: oids}); err != nil {
 		return nil, err
 	}
 	var batched bool
-	if c.block || p.begun || len(p.conn.LocalChanges(c.host.Settings())) > 0 {
+	if c.Block || p.Begun || len(p.Conn.LocalChanges(c.host.Settings())) > 0 {
 		// Outside of a block a description needs no transaction, and what comes may
 		// want to begin its own.
 		var err error
-		if batched, err = c.begin(p); err != nil {
+		if batched, err = c.Begin(p); err != nil {
 			return nil, err
 		}
 	}
 	if batched {
-		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
-	} else if p.begun {
-		if err := c.settle(p); err != nil {
+		p.Pipe.Begin(c.Ex.Prepare(p.BeginText(), nil, 0, nil))
+	} else if p.Begun {
+		if err := c.Settle(p); err != nil {
 			return nil, err
 		}
 	}
 	d := &describing{c: c, p: p}
-	p.pipe.Unnamed(d, text, oids, p.conn.Settings(), false)
-	p.pipe.DescribeStatement("", true, nil)
-	p.pipe.Inner = false // clients are told
-	o, err := p.pipe.Run(executor.Sync, d)
-	p.pipe.Inner = true
+	p.Pipe.Unnamed(d, text, oids, p.Conn.Settings(), false)
+	p.Pipe.DescribeStatement("", true, nil)
+	p.Pipe.Inner = false // clients are told
+	o, err := p.Pipe.Run(executor.Sync, d)
+	p.Pipe.Inner = true
 	if err != nil {
-		return nil, c.failure(p, err)
+		return nil, c.Failure(p, err)
 	}
 	if o.Err != nil {
-		return nil, c.failure(p, o.Err)
+		return nil, c.Failure(p, o.Err)
 	}
 	for i, oid := range oids {
 		if oid != 0 && i < len(d.d.params) {
@@ -182,8 +183,8 @@ func (c *transaction) describeOn(p *part, text string, oids []uint32) (*descript
 
 // describing takes the answer to a Describe (executor.Sink).
 type describing struct {
-	c *transaction
-	p *part
+	c *sender
+	p *txn.Participant
 	d description
 }
 

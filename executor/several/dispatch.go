@@ -16,7 +16,7 @@ import (
 // runner runs statements in a transaction: it describes them, makes their jobs, and has the statements, portals and
 // cursors that they leave.
 type runner struct {
-	transaction
+	sender
 
 	prepared pgbackend.Statements[*prepared]
 	portals  pgbackend.Portals[*portal]
@@ -26,8 +26,8 @@ type runner struct {
 // begins makes the job of an execution.
 func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 	snap := c.host.Snapshot()
-	c.soils = c.soils || e.st.Traces
-	c.counts = e.st.Counts()
+	c.Soils = c.Soils || e.st.Traces
+	c.Counts = e.st.Counts()
 	if k := e.st.Cursor; k != nil && k.Op != "declare" {
 		return c.startCursor(ctx, e)
 	} else if k != nil && c.host.Held().Has(k.Name) {
@@ -45,7 +45,7 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 		case err != nil:
 			return nil, err
 		case r.Several:
-			if e.st, err = c.ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.opt.Owner != nil); err != nil {
+			if e.st, err = c.Ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.Owner != nil); err != nil {
 				return nil, err
 			}
 			return c.begins(ctx, e)
@@ -103,18 +103,18 @@ func (c *runner) startRelay(ctx context.Context, e *execution, shard string) (jo
 			return nil, err
 		}
 	}
-	p, err := c.part(ctx, shard, !e.st.ReadOnly)
+	p, err := c.Participant(ctx, shard, !e.st.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	if c.counts && shard == c.host.Snapshot().State().DefaultShard {
-		p.conn.Count(c.host.Counter())
+	if c.Counts && shard == c.host.Snapshot().State().DefaultShard {
+		p.Conn.Count(c.host.Counter())
 	}
 	if k := e.st.Cursor; k != nil && k.Op == "declare" {
-		c.cursors.Put(k.Name, &cursor{shard: p.shard}, c.saves.Len())
+		c.cursors.Put(k.Name, &cursor{shard: p.Shard}, c.Saves.Len())
 	}
 	if e.st.Tag == "NOTIFY" {
-		p.decides = true
+		p.Unpreparable = true
 	}
 	r := &relay{sets: len(e.st.Sets) > 0}
 	e, text, err := c.atTime(ctx, e, p)
@@ -129,12 +129,12 @@ func (c *runner) startRelay(ctx context.Context, e *execution, shard string) (jo
 		if err := holdsForTransaction(e.st, &q); err != nil {
 			return nil, err
 		}
-		c.setter = p.shard
+		c.setter = p.Shard
 	}
 	if r.s, err = c.send(p, q); err != nil {
 		return nil, err
 	}
-	p.stale = p.stale || r.sets
+	p.Stale = p.Stale || r.sets
 	return r, nil
 }
 
@@ -171,11 +171,11 @@ func holdsForTransaction(st *planner.Statement, q *request) error {
 // Keep returns the shard's part, whose conversation the session is about to keep when the transaction has ended; nil if
 // the transaction is another owner's.
 func (c *Conn) Keep(shard string) (kept *executor.Conn, err error) {
-	if c.opt.Owner != nil {
+	if c.Owner != nil {
 		return nil, nil
 	}
 	err = c.within(func() error {
-		kept, err = c.keptPart(shard)
+		kept, err = c.KeepParticipant(shard)
 		return err
 	})
 	return kept, err
@@ -192,28 +192,28 @@ func (c *Conn) AskSetter(sql string) (res *engine.Result, err error) {
 
 // within runs what is no frame as frames are run: it can be cancelled, and Close leaves to it what it holds.
 func (c *Conn) within(run func() error) error {
-	if err := c.enter(); err != nil {
+	if err := c.enters(); err != nil {
 		return err
 	}
 	defer c.faults()
 	err := run()
-	if left := c.leave(); err == nil {
+	if left := c.leaves(); err == nil {
 		err = left
 	}
 	return err
 }
 
-func (c *transaction) askSetter(sql string) (*engine.Result, error) {
-	p := c.find(c.setter)
+func (c *sender) askSetter(sql string) (*engine.Result, error) {
+	p := c.Find(c.setter)
 	switch {
 	case p == nil:
 		return nil, sqlstate.New(sqlstate.InternalError, "no shard has run set_config()")
-	case p.busy != nil:
-		return nil, p.unread()
+	case p.Busy != nil:
+		return nil, p.Unread()
 	}
-	res, err := p.conn.Exec(sql)
+	res, err := p.Conn.Exec(sql)
 	if err != nil {
-		return nil, c.failure(p, err)
+		return nil, c.Failure(p, err)
 	}
 	return res, nil
 }
@@ -251,7 +251,7 @@ func (r *relay) take(data []byte) error {
 }
 
 func (r *relay) copied(frame []byte) error {
-	if err := r.s.p.pipe.Copy(frame); err != nil {
+	if err := r.s.p.Pipe.Copy(frame); err != nil {
 		return r.s.broken(err)
 	}
 	return nil

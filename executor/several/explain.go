@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -64,14 +65,14 @@ func (c *runner) explainParts(ctx context.Context, e *execution, t *explain.Answ
 	if err != nil {
 		return err
 	}
-	return c.explainOn(ctx, e.st.Explained, t, relation, shards, e.st.Explained.Analyze && !e.st.ReadOnly, func(p *part) (request, error) {
-		own, err := text(p.shard, c.maps(p, snap)...)
+	return c.explainOn(ctx, e.st.Explained, t, relation, shards, e.st.Explained.Analyze && !e.st.ReadOnly, func(p *txn.Participant) (request, error) {
+		own, err := text(p.Shard, c.Maps(p, snap)...)
 		return e.request(own), err
 	})
 }
 
 // explainOn has each shard explain the request that it would get.
-func (c *runner) explainOn(ctx context.Context, x *planner.Explain, t *explain.Answer, relation string, shards []string, writes bool, request func(*part) (request, error)) error {
+func (c *runner) explainOn(ctx context.Context, x *planner.Explain, t *explain.Answer, relation string, shards []string, writes bool, request func(*txn.Participant) (request, error)) error {
 	parts, err := c.partsOf(ctx, shards, writes)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (c *runner) explainOn(ctx context.Context, x *planner.Explain, t *explain.A
 				lines = append(lines, string(row[6:6+binary.BigEndian.Uint32(row[2:])]))
 			}
 		}
-		if err := t.Shard(relation, parts[i].shard, lines); err != nil {
+		if err := t.Shard(relation, parts[i].Shard, lines); err != nil {
 			return err
 		}
 	}

@@ -280,7 +280,7 @@ func (f *fetch) convert(out []byte, from int) ([]byte, error) {
 			}
 		}
 		q.text = string(append(text, ')'))
-		p, err := c.part(c.ctx, shard, false)
+		p, err := c.Participant(c.Ctx, shard, false)
 		if err != nil {
 			return out, err
 		}

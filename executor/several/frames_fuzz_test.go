@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -75,7 +76,11 @@ func FuzzFrames(f *testing.F) {
 			frames, rest = append(frames, fr...), next
 		}
 		frames = wire.AppendEmpty(frames, wire.Sync)
-		c := New(shared, host, Options{Block: len(b)%2 == 0, Begin: "BEGIN"})
+		var o Options
+		if len(b)%2 == 0 {
+			o.Block = &txn.Block{Begin: "BEGIN"}
+		}
+		c := New(shared, host, o)
 		defer c.Close()
 		if err := c.Send(frames); err != nil {
 			return

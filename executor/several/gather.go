@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -64,7 +65,7 @@ func (g *gather) open(ctx context.Context) error {
 
 // turn is what one part has to fetch: relations in their order.
 type turn struct {
-	p    *part
+	p    *txn.Participant
 	rels []*fetched
 	s    *stream // of rels[0]
 }
@@ -95,13 +96,13 @@ func (g *gather) fetch(ctx context.Context) error {
 	for i, p := range parts {
 		turns[i] = &turn{p: p}
 		for _, r := range g.rels {
-			if slices.Contains(r.shards, p.shard) {
+			if slices.Contains(r.shards, p.Shard) {
 				turns[i].rels = append(turns[i].rels, r)
 			}
 		}
-		if len(turns[i].rels) > 1 && !g.c.block && !p.begun {
+		if len(turns[i].rels) > 1 && !g.c.Block && !p.Begun {
 			// As one statement has one snapshot, its relations on one shard have.
-			p.begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+			p.Begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
 		}
 	}
 	for _, t := range turns {
@@ -119,8 +120,8 @@ func (g *gather) fetch(ctx context.Context) error {
 
 // shardsOf are the shards that a relation is read from.
 func (g *gather) shardsOf(r *fetched) ([]string, error) {
-	if r.r.Target.Where == planner.AnyOne && len(g.c.parts) > 0 {
-		return []string{g.c.parts[0].shard}, nil
+	if r.r.Target.Where == planner.AnyOne && len(g.c.Joined) > 0 {
+		return []string{g.c.Joined[0].Shard}, nil
 	}
 	return g.c.shardsOf(&r.r.Target, g.snap, g.e.args)
 }
@@ -132,7 +133,7 @@ func (g *gather) next(t *turn) error {
 		return nil
 	}
 	r := t.rels[0]
-	text, err := r.r.On(t.p.shard, g.c.maps(t.p, g.snap)...)
+	text, err := r.r.On(t.p.Shard, g.c.Maps(t.p, g.snap)...)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (g *gather) faithful(r *fetched, active []*turn) error {
 		return nil
 	}
 	for _, t := range active {
-		if t.s.stop(); t.s.err != nil && t.p.begun {
+		if t.s.stop(); t.s.err != nil && t.p.Begun {
 			return refused(t.s.err, false, g.e.st) // its transaction is aborted; 42883: there is no binary form
 		}
 	}
@@ -233,7 +234,7 @@ func (g *gather) faithful(r *fetched, active []*turn) error {
 
 // take has some rows of a relation.
 func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
-	if err := context.Cause(g.c.ctx); err != nil {
+	if err := context.Cause(g.c.Ctx); err != nil {
 		return err
 	}
 	n := 0
@@ -253,7 +254,7 @@ func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
 	g.values += n * len(r.fields)
 	g.kept += len(frames)
 	values, bytes := smallValues, smallBytes
-	if g.c.opt.Owner != nil { // there is no scratch conversation
+	if g.c.Owner != nil { // there is no scratch conversation
 		values, bytes = ownerValues, ownerBytes
 	}
 	if g.values > min(values, parametersMax-len(g.in.values)) || g.kept > bytes || r.unfit() {
@@ -309,8 +310,8 @@ func (g *gather) place() string {
 	for _, r := range g.rels {
 		shards = append(shards, r.shards...)
 	}
-	name := g.c.ex.AnyOf(shards)
-	if g.mixed && !g.c.can(name).TypedRelations {
+	name := g.c.Ex.AnyOf(shards)
+	if g.mixed && !g.c.Can(name).TypedRelations {
 		for _, sh := range snap.Shards() {
 			if sh.Can().TypedRelations {
 				return sh.Name
@@ -500,12 +501,12 @@ func (g *gather) sendPart(ctx context.Context, text string, in inputs) (*stream,
 	switch {
 	case g.e.st.Plan.Target.Where == planner.Default:
 		shard = g.c.host.Snapshot().State().DefaultShard
-	case len(g.c.parts) > 1:
+	case len(g.c.Joined) > 1:
 		// Not always the first.
 		g.c.portalNo++
-		shard = g.c.parts[g.c.portalNo%len(g.c.parts)].shard
+		shard = g.c.Joined[g.c.portalNo%len(g.c.Joined)].Shard
 	}
-	p, err := g.c.part(ctx, shard, false)
+	p, err := g.c.Participant(ctx, shard, false)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 
 // clocked returns the execution with one more parameter: the time at which the
 // transaction began (Plan.Clock).
-func (c *transaction) clocked(ctx context.Context, e *execution) (*execution, error) {
-	now, err := c.clock(ctx)
+func (c *sender) clocked(ctx context.Context, e *execution) (*execution, error) {
+	now, err := c.Clock(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (c *runner) otherFormats(k *cursor, want []int16) (other []int16, err error
 	if len(read) == 0 || unfaithfulIn(c.host.Settings()) == (unfaithful{}) {
 		return other, nil
 	}
-	p, err := c.part(c.ctx, c.host.Snapshot().State().DefaultShard, false)
+	p, err := c.Participant(c.Ctx, c.host.Snapshot().State().DefaultShard, false)
 	if err == nil {
 		err = c.faithful(p, read, nil)
 	}
@@ -97,11 +97,11 @@ func (h *Held) CloseAll() {
 
 // adoptedCursor refuses the name of a cursor that the transaction has declared on a shard before it came to several.
 func (c *runner) adoptedCursor(name string) error {
-	for _, p := range c.parts {
-		if !p.adopted || !p.begun || !c.can(p.shard).Catalogue {
+	for _, p := range c.Joined {
+		if !p.Adopted || !p.Begun || !c.Can(p.Shard).Catalogue {
 			continue
 		}
-		res, err := c.exec(p, "SELECT 1 FROM pg_catalog.pg_cursors WHERE name = E'"+strings.NewReplacer(`'`, `''`, `\`, `\\`).Replace(name)+"'")
+		res, err := c.Exec(p, "SELECT 1 FROM pg_catalog.pg_cursors WHERE name = E'"+strings.NewReplacer(`'`, `''`, `\`, `\\`).Replace(name)+"'")
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (c *runner) hold(ctx context.Context) (held map[string]*cursor, err error) 
 			k.kept.Spill(c.shared.defaults.FileAllowance(c.host.Settings()))
 		}
 		if timer == nil {
-			if timer = c.timer(c.host.Timeout(), "statement timeout"); timer != nil {
+			if timer = c.Timer(c.host.Timeout(), "statement timeout"); timer != nil {
 				defer timer.Stop()
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
@@ -74,7 +75,7 @@ func (i *inserting) values(ctx context.Context) error {
 	for r, s := range owners {
 		i.byShard[s] = append(i.byShard[s], r)
 	}
-	c.ex.CountSeveral(snap, units, len(i.byShard))
+	c.Ex.CountSeveral(snap, units, len(i.byShard))
 	value := func(kind planner.MarkKind, n int) string {
 		if kind == planner.MarkComputed {
 			return literalOf(computed[n], types[n])
@@ -93,7 +94,7 @@ func (i *inserting) values(ctx context.Context) error {
 	for _, part := range parts {
 		var b strings.Builder
 		b.WriteString(p.Head)
-		for n, r := range i.byShard[part.shard] {
+		for n, r := range i.byShard[part.Shard] {
 			if n > 0 {
 				b.WriteString(", ")
 			}
@@ -123,7 +124,7 @@ func (i *inserting) keysOf(computed [][]byte) error {
 }
 
 // order makes parts of the shards that own rows, in the map's order.
-func (i *inserting) order(ctx context.Context) ([]*part, error) {
+func (i *inserting) order(ctx context.Context) ([]*txn.Participant, error) {
 	for _, s := range i.c.host.Snapshot().Shards() {
 		if len(i.byShard[s.Name]) > 0 {
 			i.shards = append(i.shards, s.Name)
@@ -132,7 +133,7 @@ func (i *inserting) order(ctx context.Context) ([]*part, error) {
 	return i.c.partsOf(ctx, i.shards, true)
 }
 
-func (i *inserting) send(p *part, q request) error {
+func (i *inserting) send(p *txn.Participant, q request) error {
 	s, err := i.c.send(p, q)
 	if err == nil {
 		i.streams = append(i.streams, s)
@@ -199,7 +200,7 @@ func (i *inserting) selected(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.ex.CountRow(snap, unit)
+		c.Ex.CountRow(snap, unit)
 		i.byShard[s] = append(i.byShard[s], r)
 	}
 	parts, err := i.order(ctx)
@@ -216,8 +217,8 @@ func (i *inserting) selected(ctx context.Context) error {
 		return err
 	}
 	for _, part := range parts {
-		mine := make([][][]byte, 0, len(i.byShard[part.shard]))
-		for _, r := range i.byShard[part.shard] {
+		mine := make([][][]byte, 0, len(i.byShard[part.Shard]))
+		for _, r := range i.byShard[part.Shard] {
 			mine = append(mine, set.rows[r])
 		}
 		q := i.base.clone()
@@ -299,7 +300,7 @@ func (c *runner) cast(ctx context.Context, values [][]byte, from string, to keys
 	if len(values) == 0 {
 		return values, nil
 	}
-	p, err := c.part(ctx, c.describer(), false)
+	p, err := c.Participant(ctx, c.describer(), false)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -26,7 +27,7 @@ func (m *modifying) lockCopies(ctx context.Context, shards []string) (job, error
 	c, hidden := m.c, len(m.m.Locks)
 	first := m.snap.State().DefaultShard
 	shards = slices.DeleteFunc(slices.Clone(shards), func(s string) bool { return s == first })
-	p, err := c.part(ctx, first, true)
+	p, err := c.Participant(ctx, first, true)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func valuesOf(rows [][][]byte, i int) []string {
 }
 
 // lockOthers locks rows of one table, of which the first shard has the ctids, on the other shards.
-func (m *modifying) lockOthers(ctx context.Context, first *part, parts []*part, l planner.CopiesLock, ctids []string) error {
+func (m *modifying) lockOthers(ctx context.Context, first *txn.Participant, parts []*txn.Participant, l planner.CopiesLock, ctids []string) error {
 	c := m.c
 	table := quote(l.Table.Schema) + "." + quote(l.Table.Name)
 	locked := "SELECT 1 FROM " + table + " AS t"
@@ -88,7 +89,7 @@ func (m *modifying) lockOthers(ctx context.Context, first *part, parts []*part, 
 	all := request{text: locked + " WHERE false " + l.Clause, results: []int16{0}}
 	var key []*shardmap.Column
 	var rows [][][]byte
-	if c.can(first.shard).Locks {
+	if c.Can(first.Shard).Locks {
 		var err error
 		if key, rows, err = m.keysAt(first, l.Table, table, ctids); err != nil {
 			return err
@@ -112,7 +113,7 @@ func (m *modifying) lockOthers(ctx context.Context, first *part, parts []*part, 
 		var streams []*stream
 		for _, p := range parts {
 			of := q
-			if !c.can(p.shard).Locks {
+			if !c.Can(p.Shard).Locks {
 				of = all
 			}
 			s, err := c.send(p, of)
@@ -127,16 +128,16 @@ func (m *modifying) lockOthers(ctx context.Context, first *part, parts []*part, 
 			if err != nil {
 				return err
 			}
-			if key != nil && len(found) < len(rows) && c.can(s.p.shard).Locks {
+			if key != nil && len(found) < len(rows) && c.Can(s.p.Shard).Locks {
 				parts = append(parts, s.p)
 			}
 		}
 		switch {
 		case len(parts) == 0:
 			return nil
-		case try == lockTries || c.lasting(parts[0]):
-			e := sqlstate.New(sqlstate.SerializationFailure, "rows of the reference table %s are not to be seen on shard %s, and could not be locked there", l.Table.QualifiedName(), parts[0].shard).
-				WithHint("run the transaction again; if that does not help: cleave doctor").OnShard(parts[0].shard)
+		case try == lockTries || c.Lasting(parts[0]):
+			e := sqlstate.New(sqlstate.SerializationFailure, "rows of the reference table %s are not to be seen on shard %s, and could not be locked there", l.Table.QualifiedName(), parts[0].Shard).
+				WithHint("run the transaction again; if that does not help: cleave doctor").OnShard(parts[0].Shard)
 			e.Retry = sqlstate.RetryTransaction
 			return e
 		}
@@ -149,8 +150,8 @@ func (m *modifying) lockOthers(ctx context.Context, first *part, parts []*part, 
 }
 
 // keysAt are the primary key's columns of a table, and their values in the rows of some ctids on a part.
-func (m *modifying) keysAt(p *part, t *shardmap.Table, table string, ctids []string) (key []*shardmap.Column, rows [][][]byte, err error) {
-	res, err := m.c.exec(p, "SELECT a.attname FROM pg_catalog.pg_index AS x CROSS JOIN LATERAL pg_catalog.unnest(x.indkey::int2[]) WITH ORDINALITY AS k(n, place)"+
+func (m *modifying) keysAt(p *txn.Participant, t *shardmap.Table, table string, ctids []string) (key []*shardmap.Column, rows [][][]byte, err error) {
+	res, err := m.c.Exec(p, "SELECT a.attname FROM pg_catalog.pg_index AS x CROSS JOIN LATERAL pg_catalog.unnest(x.indkey::int2[]) WITH ORDINALITY AS k(n, place)"+
 		" JOIN pg_catalog.pg_attribute AS a ON a.attrelid = x.indrelid AND a.attnum = k.n WHERE x.indisprimary AND x.indrelid = "+
 		executor.QuoteLiteral(table)+"::pg_catalog.regclass ORDER BY k.place")
 	if err != nil {

@@ -104,9 +104,9 @@ func (c *Conn) handle(f wire.Frame) {
 // fail reports an error; the transaction has failed with it.
 func (c *Conn) fail(err error) {
 	var running []*stream
-	for _, p := range c.parts {
-		if p.busy != nil {
-			running = append(running, p.busy)
+	for _, p := range c.Joined {
+		if p.Busy != nil {
+			running = append(running, p.Busy.(*stream))
 		}
 	}
 	if a := c.active; a != nil {
@@ -114,8 +114,8 @@ func (c *Conn) fail(err error) {
 		c.active = nil
 		a.p.end()
 	}
-	c.failed = true
-	c.stopAll()
+	c.Aborted = true
+	c.StopAll()
 	for _, s := range running {
 		if errors.Is(err, txn.ErrPartFailed) && s.err != nil && !errors.Is(s.err, txn.ErrPartFailed) {
 			err = s.err
@@ -128,23 +128,23 @@ func (c *Conn) fail(err error) {
 	}
 	c.out = wire.AppendError(c.out, sqlstate.As(err))
 	switch {
-	case !c.block:
+	case !c.Block:
 		// Nothing of the unit is left; what follows up to Sync is skipped.
-		c.rollBack()
-	case c.saves.Len() == 0 && c.opt.Owner == nil:
+		c.RollBack()
+	case c.Saves.Len() == 0 && c.Owner == nil:
 		// Nothing can bring it back: others need not wait for its locks until the client says ROLLBACK.
-		c.lost = true
+		c.Lost = true
 		c.endPortals()
-		c.rollBack()
+		c.RollBack()
 	}
 }
 
 // status is the one that ReadyForQuery tells.
 func (c *Conn) status() byte {
 	switch {
-	case !c.block:
+	case !c.Block:
 		return 'I'
-	case c.failed:
+	case c.Aborted:
 		return 'E'
 	}
 	return 'T'
@@ -162,7 +162,7 @@ var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction 
 
 // plan analyses a text.
 func (c *runner) plan(text string) (*planner.Statement, error) {
-	return c.ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.opt.Owner != nil)
+	return c.Ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.Owner != nil)
 }
 
 func (c *Conn) parse(body []byte) error {
@@ -193,15 +193,15 @@ func (c *runner) analyse(s *prepared) (err error) {
 		s.desc = &description{}
 		return nil
 	}
-	if c.failed {
+	if c.Aborted {
 		return errFailed
 	}
 	if k := s.st.Cursor; k != nil && k.Op != "declare" {
 		s.desc, err = c.describeFetch(s.st)
 		return err
 	}
-	c.mayRead(s.st, 0)
-	s.desc, err = c.describe(c.ctx, s.st, s.oids)
+	c.MayRead(s.st, 0)
+	s.desc, err = c.describe(c.Ctx, s.st, s.oids)
 	return err
 }
 
@@ -219,7 +219,7 @@ func (c *Conn) bind(body []byte) error {
 		return err
 	case got != len(s.desc.params):
 		return pgbackend.Unsupplied(got, s.name, len(s.desc.params))
-	case c.failed:
+	case c.Aborted:
 		return errFailed
 	}
 	if err := c.free(m.Portal); err != nil {
@@ -235,7 +235,7 @@ func (c *Conn) bind(body []byte) error {
 			return err
 		}
 	}
-	c.portals.Put(p.name, p, c.saves.Len())
+	c.portals.Put(p.name, p, c.Saves.Len())
 	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
 	return nil
 }
@@ -258,7 +258,7 @@ func (c *Conn) describeMessage(f wire.Frame) error {
 		if err != nil {
 			return err
 		}
-		if c.failed && s.desc.columns != nil {
+		if c.Aborted && s.desc.columns != nil {
 			return errFailed
 		}
 		c.out = wire.AppendParameterDescription(c.out, s.desc.params)
@@ -269,7 +269,7 @@ func (c *Conn) describeMessage(f wire.Frame) error {
 	if !ok {
 		return c.foreign(f, string(name), 0)
 	}
-	if c.failed && p.stmt.desc.columns != nil {
+	if c.Aborted && p.stmt.desc.columns != nil {
 		return errFailed
 	}
 	c.out = p.stmt.desc.formatted(c.out, p.e.results)
@@ -330,7 +330,7 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		c.out = wire.AppendEmpty(c.out, wire.EmptyQueryResponse)
 		return nil
 	}
-	if c.failed {
+	if c.Aborted {
 		return errFailed
 	}
 	if p.last {
@@ -351,8 +351,8 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 	if t := c.bounds.Timeout; t > 0 && p.e.st.Kind == planner.Several && (d == 0 || t < d) {
 		d, what = t, limits.TimeoutSetting
 	}
-	a.timer = c.timer(d, what)
-	a.watch = c.watchLocks(p.e.st.ReadOnly)
+	a.timer = c.Timer(d, what)
+	a.watch = c.WatchLocks(c.shared.defaults.DeadlockAfter(c.host.Settings()), p.e.st.ReadOnly)
 	begun := false
 	defer func() {
 		if !begun { // an error, or a fault of the router's own
@@ -374,11 +374,11 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 
 // beginPortal begins to run what is bound.
 func (c *runner) beginPortal(p *portal) error {
-	c.mayRead(p.e.st, p.e.portion)
-	if err := c.consistent(c.ctx, &p.e); err != nil {
+	c.MayRead(p.e.st, p.e.portion)
+	if err := c.consistent(c.Ctx, &p.e); err != nil {
 		return err
 	}
-	j, err := c.begins(c.ctx, &p.e)
+	j, err := c.begins(c.Ctx, &p.e)
 	p.job = j
 	return err
 }
@@ -396,8 +396,8 @@ func (c *Conn) stepActive() {
 	a := c.active
 	from := len(c.out)
 	frames, done, tag, err := a.p.job.step(c.out, a.rows)
-	if err == nil && context.Cause(c.ctx) != nil && !done {
-		err = context.Cause(c.ctx)
+	if err == nil && context.Cause(c.Ctx) != nil && !done {
+		err = context.Cause(c.Ctx)
 	}
 	if err != nil {
 		c.out = c.out[:from]
@@ -459,9 +459,9 @@ func (c *Conn) stepActive() {
 // quiet leaves no part busy when a statement has ended or is suspended: portions
 // that were asked for are taken, what is left of an answer that ended early is
 // dropped.
-func (c *transaction) quiet() error {
-	for _, p := range c.parts {
-		s := p.busy
+func (c *sender) quiet() error {
+	for _, p := range c.Joined {
+		s, _ := p.Busy.(*stream)
 		switch {
 		case s == nil:
 		case s.portion > 0:
@@ -469,7 +469,7 @@ func (c *transaction) quiet() error {
 				return err
 			}
 		default:
-			s.drain()
+			s.Drain()
 		}
 	}
 	return nil

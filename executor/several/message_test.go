@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/several/tuplestore"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -49,7 +50,7 @@ func answers(t *testing.T, c engine.Conn, frames []byte) string {
 // TestMessages has answers that PostgreSQL gives to messages that name statements and portals. The empty statement needs no shard.
 func TestMessages(t *testing.T) {
 	shared, host := shardless(t)
-	c := New(shared, host, Options{Block: true, Begin: "BEGIN"})
+	c := New(shared, host, Options{Block: &txn.Block{Begin: "BEGIN"}})
 	defer c.Close()
 	save := func(sql string) {
 		t.Helper()
@@ -132,7 +133,7 @@ func TestMessagesInAFailedBlock(t *testing.T) {
 	}
 	defer real.Close()
 	shared, host := shardless(t)
-	c := New(shared, host, Options{Block: true, Begin: "BEGIN"})
+	c := New(shared, host, Options{Block: &txn.Block{Begin: "BEGIN"}})
 	defer c.Close()
 	rows := []wire.Field{{Name: "n", TypeOID: 23, TypeLen: 4, TypeMod: -1}}
 	st := &planner.Statement{Kind: planner.AnyShard, Text: "SELECT 1 AS n", Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
@@ -185,7 +186,7 @@ func (f *faulting) stop()                                            { f.stopped
 // TestFaultReleases: after a fault of the router's own Close gives back what is held.
 func TestFaultReleases(t *testing.T) {
 	shared, host := shardless(t)
-	c := New(shared, host, Options{Block: true, Begin: "BEGIN"})
+	c := New(shared, host, Options{Block: &txn.Block{Begin: "BEGIN"}})
 	st := &planner.Statement{Kind: planner.AnyShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
 	other, under := &faulting{}, &faulting{}
 	rows := tuplestore.New(1)

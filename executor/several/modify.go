@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
@@ -91,7 +92,7 @@ func (c *runner) apart(ctx context.Context, changes []planner.Change) error {
 			shard = c.host.Snapshot().State().DefaultShard
 		}
 	}
-	p, err := c.part(ctx, shard, false)
+	p, err := c.Participant(ctx, shard, false)
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (c *runner) apart(ctx context.Context, changes []planner.Change) error {
 	columns := func(of, numbers string) string {
 		return "(SELECT pg_catalog.string_agg(attname, ',') FROM pg_catalog.pg_attribute WHERE attrelid = " + of + " AND attnum = ANY (" + numbers + "))"
 	}
-	res, err := c.exec(p, "SELECT conname, COALESCE(pg_catalog.array_position("+list+", conrelid), 0)::text, pg_catalog.array_position("+list+", confrelid)::text,"+
+	res, err := c.Exec(p, "SELECT conname, COALESCE(pg_catalog.array_position("+list+", conrelid), 0)::text, pg_catalog.array_position("+list+", confrelid)::text,"+
 		" (confdeltype NOT IN ('a', 'r') OR confupdtype NOT IN ('a', 'r'))::text, "+columns("conrelid", "conkey")+", "+columns("confrelid", "confkey")+
 		" FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = ANY ("+list+")")
 	if err != nil {
@@ -175,20 +176,20 @@ func (m *modifying) request(t *planner.Template) request {
 }
 
 // each returns what gives the request of each part: what the template is there.
-func (m *modifying) each(t *planner.Template) func(p *part) (request, error) {
+func (m *modifying) each(t *planner.Template) func(p *txn.Participant) (request, error) {
 	if m.owned != nil {
-		return func(p *part) (request, error) {
-			own, err := t.On(p.shard, m.c.maps(p, m.snap)...)
+		return func(p *txn.Participant) (request, error) {
+			own, err := t.On(p.Shard, m.c.Maps(p, m.snap)...)
 			if err != nil {
 				return request{}, err
 			}
-			m.sets[m.m.Split.Read].rows = m.owned[p.shard]
+			m.sets[m.m.Split.Read].rows = m.owned[p.Shard]
 			return m.request(own), nil
 		}
 	}
 	common := m.request(t)
-	return func(p *part) (request, error) {
-		own, err := t.On(p.shard, m.c.maps(p, m.snap)...)
+	return func(p *txn.Participant) (request, error) {
+		own, err := t.On(p.Shard, m.c.Maps(p, m.snap)...)
 		if err != nil || own == t {
 			return common, err
 		}
@@ -300,7 +301,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	hidden := len(r.Columns)
 	q := m.request(&m.m.Write)
 	q.carry(len(m.e.desc.fields), m.e.results, columnOIDs(r.Columns, nil))
-	p, err := c.part(ctx, first, true)
+	p, err := c.Participant(ctx, first, true)
 	if err != nil {
 		return nil, err
 	}
@@ -377,9 +378,9 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 			same = slices.Equal(want, sorted(theirs))
 		}
 		if !same {
-			e := sqlstate.Refusal("CLV-0308", "the statement does not do the same to the rows of the reference table %s on shard %s as on shard %s", m.m.Table.QualifiedName(), s.p.shard, first).
+			e := sqlstate.Refusal("CLV-0308", "the statement does not do the same to the rows of the reference table %s on shard %s as on shard %s", m.m.Table.QualifiedName(), s.p.Shard, first).
 				WithHint("if the table's copies differ: cleave doctor --repair; else write the statement so that its result does not depend on the order of rows, on defaults or on triggers")
-			e.Shard = s.p.shard
+			e.Shard = s.p.Shard
 			return nil, e
 		}
 	}
@@ -388,8 +389,8 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 
 // unlockCopies tells the guards of a shard's reference tables that the router
 // writes to every shard that has them.
-func (c *runner) unlockCopies(p *part, snap *shardmap.Snapshot) error {
-	_, err := c.exec(p, "SET LOCAL "+engine.EpochSetting+" = '"+strconv.FormatUint(snap.CopiesEpoch(), 10)+"'")
+func (c *runner) unlockCopies(p *txn.Participant, snap *shardmap.Snapshot) error {
+	_, err := c.Exec(p, "SET LOCAL "+engine.EpochSetting+" = '"+strconv.FormatUint(snap.CopiesEpoch(), 10)+"'")
 	return err
 }
 

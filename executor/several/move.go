@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
@@ -53,7 +54,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := given.note(key, vals[1+len(v.Types):], owner != s.p.shard); err != nil {
+			if err := given.note(key, vals[1+len(v.Types):], owner != s.p.Shard); err != nil {
 				return nil, err
 			}
 			tid := string(vals[0])
@@ -65,16 +66,16 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 				continue
 			}
 			at[tid] = owner
-			if owner == s.p.shard {
+			if owner == s.p.Shard {
 				staying[owner] = append(staying[owner], tid)
 			} else {
-				leaving[s.p.shard] = append(leaving[s.p.shard], tid)
+				leaving[s.p.Shard] = append(leaving[s.p.Shard], tid)
 				moves = true
 			}
 		}
 	}
 	if len(leaving)+len(staying) == 0 && len(parts) > 0 {
-		staying[parts[0].shard] = []string{"(0,0)"} // no row: triggers of the statement run nevertheless
+		staying[parts[0].Shard] = []string{"(0,0)"} // no row: triggers of the statement run nevertheless
 	}
 	j := &answer{}
 	total := int64(0)
@@ -149,13 +150,13 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		if err != nil {
 			return nil, err
 		}
-		streams, err = m.sendAll(to, func(p *part) (request, bool) {
+		streams, err = m.sendAll(to, func(p *txn.Participant) (request, bool) {
 			q := m.base.clone()
 			q.text = v.Put.Join(func(n int) string {
 				if n < len(m.sets) {
 					return m.sets[n].relation(&q)
 				}
-				return unnested(&q, arriving[p.shard], len(v.Columns), columnsOf(v.Columns, fields, types))
+				return unnested(&q, arriving[p.Shard], len(v.Columns), columnsOf(v.Columns, fields, types))
 			})
 			q.only(q.text)
 			q.results = m.e.results
@@ -176,9 +177,9 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 }
 
 // tuples is a request for those shards that have rows, with their places.
-func tuples(q request, number int, rows map[string][]string) func(*part) (request, bool) {
-	return func(p *part) (request, bool) {
-		list := rows[p.shard]
+func tuples(q request, number int, rows map[string][]string) func(*txn.Participant) (request, bool) {
+	return func(p *txn.Participant) (request, bool) {
+		list := rows[p.Shard]
 		if len(list) == 0 {
 			return q, false
 		}
@@ -189,7 +190,7 @@ func tuples(q request, number int, rows map[string][]string) func(*part) (reques
 }
 
 // sendAll sends to the parts that have something to do.
-func (m *modifying) sendAll(parts []*part, to func(*part) (request, bool)) ([]*stream, error) {
+func (m *modifying) sendAll(parts []*txn.Participant, to func(*txn.Participant) (request, bool)) ([]*stream, error) {
 	var streams []*stream
 	for _, p := range parts {
 		q, ok := to(p)
@@ -242,12 +243,12 @@ func (m *modifying) owner(values [][]byte) (keyspace.Key, string, error) {
 // else: foreign keys that act on DELETE or UPDATE, and triggers of the user's.
 func (m *modifying) mayMove(ctx context.Context) error {
 	c, t := m.c, m.m.Table
-	p, err := c.part(ctx, c.describer(), false)
+	p, err := c.Participant(ctx, c.describer(), false)
 	if err != nil {
 		return err
 	}
 	table := executor.QuoteLiteral(quote(t.Schema)+"."+quote(t.Name)) + "::pg_catalog.regclass"
-	res, err := c.exec(p, "SELECT 'foreign key', conname FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = "+table+
+	res, err := c.Exec(p, "SELECT 'foreign key', conname FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = "+table+
 		" AND (confdeltype NOT IN ('a', 'r') OR confupdtype NOT IN ('a', 'r'))"+
 		" UNION ALL SELECT 'trigger', tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc f ON f.oid = t.tgfoid JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace"+
 		" WHERE tgrelid = "+table+" AND NOT tgisinternal AND n.nspname <> 'cleave_internal'"+

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -14,9 +15,9 @@ const oidUnknown = 705
 
 // number gets a request ready for a part, whose OIDs of types may be others than those
 // that clients know; see executor/oids.go.
-func (c *transaction) number(p *part, q *request) error {
-	if err := numbered(p.conn, q); err != nil {
-		return c.failure(p, err)
+func (c *sender) number(p *txn.Participant, q *request) error {
+	if err := numbered(p.Conn, q); err != nil {
+		return c.Failure(p, err)
 	}
 	return nil
 }
@@ -71,33 +72,33 @@ func copyRows(p *planner.CopyPlan, made bool) string {
 
 // columnsOf finds out which of a query's columns have OIDs inside on a part; nil if
 // none has to be translated there.
-func (c *transaction) columnsOf(p *part, text string) (*executor.Columns, error) {
-	if text == "" || !p.conn.Foreign() {
+func (c *sender) columnsOf(p *txn.Participant, text string) (*executor.Columns, error) {
+	if text == "" || !p.Conn.Foreign() {
 		return nil, nil
 	}
-	if batched, err := c.begin(p); err != nil {
+	if batched, err := c.Begin(p); err != nil {
 		return nil, err
 	} else if batched {
-		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
-	} else if err := c.settle(p); err != nil {
+		p.Pipe.Begin(c.Ex.Prepare(p.BeginText(), nil, 0, nil))
+	} else if err := c.Settle(p); err != nil {
 		return nil, err
 	}
 	values := &executor.Columns{}
-	p.pipe.Unnamed(values, text, nil, p.conn.Settings(), false)
-	p.pipe.Bind("", "", bindBody(request{results: []int16{1}}), false)
-	p.pipe.LearnColumns("", nil, values)
-	o, err := p.pipe.Run(executor.Sync, &describing{c: c, p: p})
+	p.Pipe.Unnamed(values, text, nil, p.Conn.Settings(), false)
+	p.Pipe.Bind("", "", bindBody(request{results: []int16{1}}), false)
+	p.Pipe.LearnColumns("", nil, values)
+	o, err := p.Pipe.Run(executor.Sync, &describing{c: c, p: p})
 	if err == nil && o.Err != nil {
 		err = o.Err
 	}
 	if err != nil {
-		return nil, c.failure(p, err)
+		return nil, c.Failure(p, err)
 	}
 	return values, nil
 }
 
 // typesOfRows are the types of a query's columns, as clients number them; nil without a text.
-func (c *runner) typesOfRows(p *part, text string) ([]uint32, error) {
+func (c *runner) typesOfRows(p *txn.Participant, text string) ([]uint32, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -113,10 +114,10 @@ func (c *runner) typesOfRows(p *part, text string) ([]uint32, error) {
 }
 
 // renumber translates a row of a COPY in binary for its part, or from it.
-func (p *part) renumber(row []byte, columns *executor.Columns, types []uint32) error {
-	err := p.conn.Row(row, columns, types)
+func renumber(p *txn.Participant, row []byte, columns *executor.Columns, types []uint32) error {
+	err := p.Conn.Row(row, columns, types)
 	if err != nil {
-		return sqlstate.As(unnumbered(p.conn, err))
+		return sqlstate.As(unnumbered(p.Conn, err))
 	}
 	return nil
 }

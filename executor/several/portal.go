@@ -2,6 +2,7 @@ package several
 
 import (
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -31,10 +32,10 @@ func (c *Conn) foreign(f wire.Frame, name string, rows int32) error {
 	switch {
 	case err != nil:
 		return pgbackend.NoPortal(name)
-	case c.failed:
+	case c.Aborted:
 		return errFailed
 	case !k.own():
-		if p.busy != nil {
+		if p.Busy != nil {
 			return sqlstate.New(sqlstate.ObjectInUse, "cursor %q is being read", name)
 		}
 		return c.relayFrame(p, f)
@@ -60,27 +61,27 @@ func fetchOf(name string, rows int64) *planner.Statement {
 }
 
 // relayFrame passes a Describe or Execute on to a part as it is.
-func (c *Conn) relayFrame(p *part, f wire.Frame) error {
+func (c *Conn) relayFrame(p *txn.Participant, f wire.Frame) error {
 	switch f.Type() {
 	case wire.Describe:
-		p.pipe.DescribePortal(string(f.Body()[1:len(f.Body())-1]), true, nil, nil)
+		p.Pipe.DescribePortal(string(f.Body()[1:len(f.Body())-1]), true, nil, nil)
 	default:
 		var values *executor.Columns
-		if p.conn.Foreign() {
+		if p.Conn.Foreign() {
 			values = new(executor.Columns)
 			name, _, _ := wire.CutString(f.Body())
-			p.pipe.LearnColumns(name, nil, values)
+			p.Pipe.LearnColumns(name, nil, values)
 		}
-		p.pipe.ExecuteFrame(f, values)
+		p.Pipe.ExecuteFrame(f, values)
 	}
-	p.pipe.Inner = false // the client is told
-	defer func() { p.pipe.Inner = true }()
-	o, err := p.pipe.Run(executor.Sync, (*through)(c))
+	p.Pipe.Inner = false // the client is told
+	defer func() { p.Pipe.Inner = true }()
+	o, err := p.Pipe.Run(executor.Sync, (*through)(c))
 	if err != nil {
-		return c.failure(p, err)
+		return c.Failure(p, err)
 	}
 	if o.Err != nil {
-		return c.failure(p, o.Err)
+		return c.Failure(p, o.Err)
 	}
 	return nil
 }
@@ -97,21 +98,21 @@ func (c *Conn) closeNamed(name string) error {
 	if k != nil {
 		c.dropCursor(name, k)
 	}
-	if !c.failed && !k.own() && p.busy == nil {
+	if !c.Aborted && !k.own() && p.Busy == nil {
 		return c.closeOn(p, name)
 	}
 	return nil
 }
 
 // closeOn closes a portal of a part.
-func (c *Conn) closeOn(p *part, name string) error {
-	p.pipe.Close(name, false)
-	o, err := p.pipe.Run(executor.Sync, (*through)(c))
+func (c *Conn) closeOn(p *txn.Participant, name string) error {
+	p.Pipe.Close(name, false)
+	o, err := p.Pipe.Run(executor.Sync, (*through)(c))
 	if err != nil {
-		return c.failure(p, err)
+		return c.Failure(p, err)
 	}
 	if o.Err != nil {
-		return c.failure(p, o.Err)
+		return c.Failure(p, o.Err)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (c *Conn) query(body []byte) {
 	text := string(sql)
 	texts := []string{text}
 	if strings.Contains(text, ";") {
-		if texts, err = c.ex.Split(text); err != nil {
+		if texts, err = c.Ex.Split(text); err != nil {
 			c.fail(err)
 			c.endQuery()
 			return
@@ -91,7 +91,7 @@ func (c *Conn) runText(text string) error {
 // completed answers a statement that is complete. The last one of a Query is
 // complete when its transaction is.
 func (c *Conn) completed(tag string, simple bool) {
-	if simple && (c.script == nil || c.script.next >= len(c.script.texts)) && !c.block {
+	if simple && (c.script == nil || c.script.next >= len(c.script.texts)) && !c.Block {
 		if err := c.endUnit(); err != nil {
 			c.script = nil
 			c.fail(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -151,7 +152,7 @@ func (c *runner) each(j job, row func(body []byte) error) error {
 	for {
 		frames, done, _, err := j.step(buf[:0], 0)
 		if err == nil {
-			err = context.Cause(c.ctx)
+			err = context.Cause(c.Ctx)
 		}
 		for rest := frames; err == nil && len(rest) >= wire.Header; {
 			n := 1 + int(binary.BigEndian.Uint32(rest[1:]))
@@ -187,7 +188,7 @@ func (s *rowset) add(body []byte, left *limits.Allowance) error {
 
 // typesOf returns the names of a read's column types.
 func (c *runner) typesOf(ctx context.Context, st *planner.Statement, set *rowset) ([]string, error) {
-	p, err := c.part(ctx, c.describerOf(st), false)
+	p, err := c.Participant(ctx, c.describerOf(st), false)
 	if err != nil {
 		return nil, err
 	}
@@ -199,15 +200,15 @@ func (c *runner) typesOf(ctx context.Context, st *planner.Statement, set *rowset
 }
 
 // typeNames asks a part for the names of types.
-func (c *runner) typeNames(p *part, fields []wire.Field) ([]string, error) {
+func (c *runner) typeNames(p *txn.Participant, fields []wire.Field) ([]string, error) {
 	types := make([]string, len(fields))
 	own := make([]uint32, len(fields))
 	for i, f := range fields {
 		own[i] = f.TypeOID
 	}
-	own, err := p.conn.OIDs(own, true)
+	own, err := p.Conn.OIDs(own, true)
 	if err != nil {
-		return nil, c.failure(p, unnumbered(p.conn, err))
+		return nil, c.Failure(p, unnumbered(p.Conn, err))
 	}
 	var ask []string
 	for i, f := range fields {
@@ -224,11 +225,11 @@ func (c *runner) typeNames(p *part, fields []wire.Field) ([]string, error) {
 	if len(ask) == 0 {
 		return types, nil
 	}
-	res, err := c.exec(p, "SELECT "+strings.Join(ask, ", "))
+	res, err := c.Exec(p, "SELECT "+strings.Join(ask, ", "))
 	if err != nil {
 		return nil, err
 	}
-	names, err := res.OneRow(len(ask), p.shard)
+	names, err := res.OneRow(len(ask), p.Shard)
 	if err != nil {
 		return nil, err
 	}

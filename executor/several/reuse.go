@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -52,7 +53,7 @@ func textOf(k keyspace.Key) string { return strings.Join(k.Texts(), "\x00") }
 
 // reuses reports whether a row that moves meets one that the statement changes, or
 // that only seems so because it meets another one: then the insert fails.
-func (m *modifying) reuses(ctx context.Context, parts []*part, g *givenUp, leaving map[string][]string) (bool, error) {
+func (m *modifying) reuses(ctx context.Context, parts []*txn.Participant, g *givenUp, leaving map[string][]string) (bool, error) {
 	c, v := m.c, m.m.Move
 	if slices.ContainsFunc(g.took, func(t taken) bool { return !t.moves && g.gone[t.key] }) {
 		return false, m.keysReused()
@@ -100,11 +101,11 @@ func (m *modifying) reuses(ctx context.Context, parts []*part, g *givenUp, leavi
 		if len(rows) == 0 {
 			continue
 		}
-		p, err := c.part(ctx, s.Name, true)
+		p, err := c.Participant(ctx, s.Name, true)
 		if err != nil {
 			return false, err
 		}
-		if _, err := c.exec(p, "SAVEPOINT cleave_probe"); err != nil {
+		if _, err := c.Exec(p, "SAVEPOINT cleave_probe"); err != nil {
 			return false, err
 		}
 		q := m.base.clone()
@@ -117,7 +118,7 @@ func (m *modifying) reuses(ctx context.Context, parts []*part, g *givenUp, leavi
 		if _, err := m.all(stream); err != nil {
 			return false, err
 		}
-		if _, err := c.exec(p, "ROLLBACK TO SAVEPOINT cleave_probe; RELEASE SAVEPOINT cleave_probe"); err != nil {
+		if _, err := c.Exec(p, "ROLLBACK TO SAVEPOINT cleave_probe; RELEASE SAVEPOINT cleave_probe"); err != nil {
 			return false, err
 		}
 		if counted(stream.tag) < int64(len(rows)) {

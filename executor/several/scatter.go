@@ -52,7 +52,7 @@ func (c *runner) startScatter(ctx context.Context, e *execution) (job, error) {
 	var streams []*stream
 	for _, p := range parts {
 		var s *stream
-		if q.text, err = plan.On(p.shard, c.maps(p, snap)...); err == nil {
+		if q.text, err = plan.On(p.Shard, c.Maps(p, snap)...); err == nil {
 			s, err = c.send(p, q)
 		}
 		if err != nil {

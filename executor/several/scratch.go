@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -40,7 +39,7 @@ type scratch struct {
 
 // newScratch borrows a conversation with a shard.
 func (c *runner) newScratch(ctx context.Context, shard string) (*scratch, error) {
-	if c.opt.Owner != nil {
+	if c.Owner != nil {
 		return nil, sqlstate.Refusal("CLV-0801", "a statement that needs a temporary table of rows of several shards is not supported after a schema change in the same transaction").
 			WithHint("commit the schema change first, or use a statement that each shard can run for itself")
 	}
@@ -50,9 +49,9 @@ func (c *runner) newScratch(ctx context.Context, shard string) (*scratch, error)
 	// there are as many as gathers may run.
 	limit, stop := context.WithTimeout(ctx, scratchWait)
 	defer stop()
-	conn, err := c.borrow(limit, shard)
+	conn, err := c.Borrow(limit, shard)
 	if err != nil && ctx.Err() == nil && limit.Err() != nil {
-		conn, err = c.dial(ctx, shard)
+		conn, err = c.Dial(ctx, shard)
 	}
 	if err != nil {
 		return nil, err
@@ -80,15 +79,6 @@ func (s *scratch) begin() error {
 	return s.exec(strings.Join(append(all, "SET LOCAL idle_in_transaction_session_timeout = 0"), ";"))
 }
 
-// can is what a shard can do.
-func (c *transaction) can(shard string) capability.Set {
-	sh, ok := c.host.Snapshot().Shard(shard)
-	if !ok {
-		return capability.Of("")
-	}
-	return sh.Can()
-}
-
 // exec runs a message of the router's own.
 func (s *scratch) exec(sql string) error {
 	_, err := s.conn.Exec(sql)
@@ -102,7 +92,7 @@ func (s *scratch) exec(sql string) error {
 func (s *scratch) failure(err error) error {
 	s.reading, s.copying = false, false
 	var se *sqlstate.Error
-	cause := context.Cause(s.c.ctx)
+	cause := context.Cause(s.c.Ctx)
 	if errors.As(err, &se) && engine.Lost(err) == nil && se.Severity != "FATAL" && se.Severity != "PANIC" {
 		if se.Code == sqlstate.QueryCanceled && cause != nil {
 			return cause
@@ -143,7 +133,7 @@ func (s *scratch) run(text string, in inputs) error {
 
 // send sends a text with parameters.
 func (s *scratch) send(text string, in inputs, results []int16) error {
-	if err := context.Cause(s.c.ctx); err != nil {
+	if err := context.Cause(s.c.Ctx); err != nil {
 		return err
 	}
 	s.columns, s.buf, s.pos = nil, s.buf[:0], 0
@@ -239,7 +229,7 @@ func (s *scratch) copyIn(sql string) error {
 
 // copyData sends whole CopyData frames.
 func (s *scratch) copyData(frames []byte) error {
-	if err := context.Cause(s.c.ctx); err != nil {
+	if err := context.Cause(s.c.Ctx); err != nil {
 		return err
 	}
 	if err := s.pipe.Copy(frames); err != nil {
@@ -282,7 +272,7 @@ func (s *scratch) close() {
 	if s.relations != nil && !s.conn.Broken() && s.relations.DropRelations() != nil {
 		s.conn.Break()
 	}
-	s.c.giveBack(s.conn)
+	s.c.GiveBack(s.conn)
 }
 
 // Frames keeps rows (executor.Sink).

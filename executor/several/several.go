@@ -1,12 +1,8 @@
 package several
 
 import (
-	"context"
-	"time"
-
-	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner"
-	"github.com/cleavedb/cleave/shardmap"
 )
 
 // Name is what such a conversation is called where a shard's name stands. No
@@ -16,34 +12,9 @@ const Name = "(several shards)"
 // Host is what the session above provides. Its methods are called by the
 // goroutine that calls Send and Receive.
 type Host interface {
-	// Snapshot is the map that statements are planned with.
-	Snapshot() *shardmap.Snapshot
-	// Settings are the session's, own ones (cleave.*) included.
-	Settings() *executor.Settings
-	// Timeout is the session's statement_timeout, 0 for none.
-	Timeout() time.Duration
-	// Repeats reports whether the session can run the unit again, of which a statement is about to begin: nothing of it
-	// has been passed on.
-	Repeats() bool
-	// Holds reports whether the lease was held since the unit began: without it
-	// nothing is committed.
-	Holds() error
+	txn.Host
 	// Values makes what a router makes for rows that are inserted, in text.
 	Values(list []planner.FillValue) ([][]byte, error)
-	// Reader borrows a conversation with a replica of a shard for a read outside of
-	// transactions, with settings s, where the session's read policy wants that; nil: the primary answers.
-	Reader(ctx context.Context, shard string, s *executor.Settings) (*executor.Conn, error)
-	// Wrote is told of each shard's conversation that is about to write.
-	Wrote(c *executor.Conn)
-	// Holder is who holds the conversations that are borrowed.
-	Holder() *executor.Holder
-	// Joined is told of each shard that becomes a part.
-	Joined(shard string)
-	// Kept is the conversation that the session keeps with the shard for its temporary objects and advisory locks, nil
-	// if it keeps none. It is the shard's part, as what is in it is the session's.
-	Kept(shard string) *executor.Conn
-	// Counter is the session's, of sequences that are the default shard's own.
-	Counter() *executor.Counter
 	// Held are the session's WITH HOLD cursors.
 	Held() *Held
 }

@@ -68,7 +68,7 @@ type timed struct {
 }
 
 // timed looks how a statement of one shard depends on the time.
-func (s *Shared) timed(c *transaction, st *planner.Statement) *timed {
+func (s *Shared) timed(c *sender, st *planner.Statement) *timed {
 	s.mu.Lock()
 	t := s.times[st]
 	s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Shared) timed(c *transaction, st *planner.Statement) *timed {
 		return t
 	}
 	t = new(timed)
-	t.text, t.clock, t.err = c.ex.AtTime(st, c.host.Settings(), c.host.Snapshot())
+	t.text, t.clock, t.err = c.Ex.AtTime(st, c.host.Settings(), c.host.Snapshot())
 	if len(st.Text) > timedTextMax {
 		return t
 	}

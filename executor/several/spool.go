@@ -138,7 +138,7 @@ func (s *spool) place() error {
 		if err != nil {
 			return err
 		}
-		s.i.c.ex.CountRow(snap, unit)
+		s.i.c.Ex.CountRow(snap, unit)
 		own := s.index[shard]
 		if own == nil {
 			own = &spooled{}
@@ -238,7 +238,7 @@ func (s *spool) copy(ctx context.Context) (err error) {
 			case at == len(own.blocks):
 				t.buf = append(t.buf, own.buf...)
 			}
-			if err := context.Cause(c.ctx); err != nil {
+			if err := context.Cause(c.Ctx); err != nil {
 				return err
 			}
 			if err := t.flush(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -53,8 +54,8 @@ func (e *execution) request(text string) request {
 // stream is the answer of a part to a request, as it comes. It implements
 // executor.Sink.
 type stream struct {
-	c *transaction
-	p *part
+	c *sender
+	p *txn.Participant
 	// columns is the body of the RowDescription; nil until it came, or if there is none.
 	columns []byte
 	values  executor.Columns
@@ -114,12 +115,12 @@ func (s *stream) Described(columns []byte) *sqlstate.Error {
 
 // send sends a text to a part, whose answer is read from the stream. Several
 // parts work at the same time if send is called for all before the first next.
-func (c *transaction) send(p *part, q request) (*stream, error) {
-	if err := context.Cause(c.ctx); err != nil {
+func (c *sender) send(p *txn.Participant, q request) (*stream, error) {
+	if err := context.Cause(c.Ctx); err != nil {
 		return nil, err
 	}
-	if p.busy != nil {
-		return nil, p.unread()
+	if p.Busy != nil {
+		return nil, p.Unread()
 	}
 	if err := q.fit(); err != nil {
 		return nil, err
@@ -130,18 +131,18 @@ func (c *transaction) send(p *part, q request) (*stream, error) {
 	batched, alone := false, q.alone && c.alone(p, q)
 	if !alone {
 		var err error
-		if batched, err = c.begin(p); err != nil {
+		if batched, err = c.Begin(p); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case alone:
 	case !batched:
-		if err := c.settle(p); err != nil {
+		if err := c.Settle(p); err != nil {
 			return nil, err
 		}
 	default:
-		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
+		p.Pipe.Begin(c.Ex.Prepare(p.BeginText(), nil, 0, nil))
 	}
 	s := &stream{c: c, p: p, carried: q.carried, portion: q.portion, step: q.step, began: time.Now()}
 	if q.portion > 0 {
@@ -152,17 +153,17 @@ func (c *transaction) send(p *part, q request) (*stream, error) {
 		s.values = *q.copied
 	}
 	on := c.prepareOn(p, q, s)
-	p.pipe.Bind(s.portal, on, bindBody(q), false)
-	p.pipe.DescribePortal(s.portal, false, s, &s.values)
-	p.pipe.Execute(s.portal, q.portion, &s.values)
-	p.busy, s.reading = s, true
+	p.Pipe.Bind(s.portal, on, bindBody(q), false)
+	p.Pipe.DescribePortal(s.portal, false, s, &s.values)
+	p.Pipe.Execute(s.portal, q.portion, &s.values)
+	p.Busy, s.reading = s, true
 	end := byte(executor.Sync)
 	if q.copies {
 		// A Sync would be part of the data, or, after an error that came before the shard looked for
 		// data, end that: nobody could tell which.
 		end, s.flushed = executor.Flush, true
 	}
-	if err := p.pipe.Dispatch(end); err != nil {
+	if err := p.Pipe.Dispatch(end); err != nil {
 		return nil, s.broken(err)
 	}
 	return s, nil
@@ -171,8 +172,8 @@ func (c *transaction) send(p *part, q request) (*stream, error) {
 // alone reports whether a text can run on a part without a transaction, which
 // saves the round trip of its end: at READ COMMITTED each statement has a snapshot
 // of its own in any case.
-func (c *transaction) alone(p *part, q request) bool {
-	if c.block || p.begun || p.begin != "" || q.portion > 0 || len(p.conn.LocalChanges(c.host.Settings())) > 0 {
+func (c *sender) alone(p *txn.Participant, q request) bool {
+	if c.Block || p.Begun || p.Begin != "" || q.portion > 0 || len(p.Conn.LocalChanges(c.host.Settings())) > 0 {
 		return false
 	}
 	level := c.host.Settings().Text("default_transaction_isolation")
@@ -181,13 +182,13 @@ func (c *transaction) alone(p *part, q request) bool {
 
 // prepareOn adds the Parse of a request to the part's pipeline, if it needs one,
 // and returns the statement's name.
-func (c *transaction) prepareOn(p *part, q request, owner any) string {
+func (c *sender) prepareOn(p *txn.Participant, q request, owner any) string {
 	if !q.named {
-		p.pipe.Unnamed(owner, q.text, q.oids, p.conn.Settings(), false)
+		p.Pipe.Unnamed(owner, q.text, q.oids, p.Conn.Settings(), false)
 		return ""
 	}
-	prep := c.ex.Prepare(q.text, q.oids, c.host.Snapshot().SchemaVersion(), p.conn.Settings())
-	p.pipe.Prepare(prep, owner, false)
+	prep := c.Ex.Prepare(q.text, q.oids, c.host.Snapshot().SchemaVersion(), p.Conn.Settings())
+	p.Pipe.Prepare(prep, owner, false)
 	return prep.Name()
 }
 
@@ -258,8 +259,8 @@ func bindBody(q request) []byte {
 
 // broken is the error of a stream whose part is lost.
 func (s *stream) broken(err error) error {
-	s.reading, s.p.busy = false, nil
-	s.err = s.c.failure(s.p, err)
+	s.reading, s.p.Busy = false, nil
+	s.err = s.c.Failure(s.p, err)
 	return s.err
 }
 
@@ -271,7 +272,7 @@ func (s *stream) fill() (more bool, err error) {
 	if !s.reading || s.copyIn {
 		return false, nil
 	}
-	o, done, err := s.p.pipe.Step(s)
+	o, done, err := s.p.Pipe.Step(s)
 	if err != nil {
 		return false, s.broken(err)
 	}
@@ -281,13 +282,13 @@ func (s *stream) fill() (more bool, err error) {
 	}
 	if s.flushed {
 		s.flushed = false
-		if _, err := s.p.pipe.Run(executor.Sync, s); err != nil {
+		if _, err := s.p.Pipe.Run(executor.Sync, s); err != nil {
 			return false, s.broken(err)
 		}
 	}
-	s.reading, s.p.busy = false, nil
+	s.reading, s.p.Busy = false, nil
 	if o.Err != nil {
-		s.err = s.c.failure(s.p, o.Err)
+		s.err = s.c.Failure(s.p, o.Err)
 		return false, s.err
 	}
 	if !s.suspend {
@@ -302,7 +303,7 @@ func (s *stream) noted() {
 	if name == "" {
 		name = "rows"
 	}
-	s.c.Note(explain.Step{Name: name, Shard: s.p.shard, Rows: s.rows, Bytes: s.bytes, Took: time.Since(s.began)})
+	s.c.Note(explain.Step{Name: name, Shard: s.p.Shard, Rows: s.rows, Bytes: s.bytes, Took: time.Since(s.began)})
 }
 
 // take waits for all of a portion.
@@ -324,15 +325,15 @@ func (s *stream) ready() (bool, error) {
 		}
 		if !s.reading && s.suspend && s.err == nil {
 			s.suspend = false
-			if s.p.busy != nil {
-				return false, s.p.unread()
+			if s.p.Busy != nil {
+				return false, s.p.Unread()
 			}
-			if err := context.Cause(s.c.ctx); err != nil {
+			if err := context.Cause(s.c.Ctx); err != nil {
 				return false, err
 			}
-			s.p.pipe.Execute(s.portal, s.portion, &s.values)
-			s.p.busy, s.reading = s, true
-			if err := s.p.pipe.Dispatch(executor.Sync); err != nil {
+			s.p.Pipe.Execute(s.portal, s.portion, &s.values)
+			s.p.Busy, s.reading = s, true
+			if err := s.p.Pipe.Dispatch(executor.Sync); err != nil {
 				return false, s.broken(err)
 			}
 		}
@@ -411,8 +412,8 @@ func (s *stream) head() error {
 	return s.err
 }
 
-// drain reads what is left, without looking at it.
-func (s *stream) drain() {
+// Drain reads what is left, without looking at it.
+func (s *stream) Drain() {
 	for s.reading {
 		s.buf, s.pos = s.buf[:0], 0
 		if s.copyIn {
@@ -431,13 +432,16 @@ func (s *stream) drain() {
 // transaction that goes on, where an error would end it.
 func (s *stream) stop() {
 	if s.reading {
-		s.drain()
+		s.Drain()
 	}
-	if s.portal != "" && s.suspend && s.err == nil && !s.p.conn.Broken() && s.p.busy == nil {
+	if s.portal != "" && s.suspend && s.err == nil && !s.p.Conn.Broken() && s.p.Busy == nil {
 		s.suspend = false
-		s.p.pipe.Close(s.portal, false)
-		if _, err := s.p.pipe.Run(executor.Sync, s); err != nil {
-			_ = s.c.failure(s.p, err) // it marks the transaction
+		s.p.Pipe.Close(s.portal, false)
+		if _, err := s.p.Pipe.Run(executor.Sync, s); err != nil {
+			_ = s.c.Failure(s.p, err) // it marks the transaction
 		}
 	}
 }
+
+// Abandon forgets what is left: the conversation is broken.
+func (s *stream) Abandon() { s.reading, s.p.Busy = false, nil }

@@ -17,7 +17,7 @@ import (
 //
 // Errors: 0A000 for words inside of something else: beside a time of day, in arrays and ranges.
 func (c *runner) timeWords(ctx context.Context, e *execution) error {
-	if e.st.Kind != planner.Several && !c.block {
+	if e.st.Kind != planner.Several && !c.Block {
 		return nil
 	}
 	copied := false
@@ -63,11 +63,11 @@ const noTimes = "ESUNBGIVX"
 
 // readsNoTime asks the default shard, whose numbers clients see.
 func (c *runner) readsNoTime(ctx context.Context, oid uint32) (bool, error) {
-	p, err := c.part(ctx, c.host.Snapshot().State().DefaultShard, false)
+	p, err := c.Participant(ctx, c.host.Snapshot().State().DefaultShard, false)
 	if err != nil {
 		return false, err
 	}
-	res, err := c.exec(p, "SELECT typcategory FROM pg_catalog.pg_type WHERE oid = "+itoa(int(oid)))
+	res, err := c.Exec(p, "SELECT typcategory FROM pg_catalog.pg_type WHERE oid = "+itoa(int(oid)))
 	if err != nil || len(res.Rows) != 1 {
 		return false, err
 	}
@@ -76,7 +76,7 @@ func (c *runner) readsNoTime(ctx context.Context, oid uint32) (bool, error) {
 
 // wordValue is what a word means as a value of a type of times; nil if nothing.
 func (c *runner) wordValue(ctx context.Context, oid uint32, word string) ([]byte, error) {
-	now, err := c.clock(ctx)
+	now, err := c.Clock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *runner) wordValue(ctx context.Context, oid uint32, word string) ([]byte
 // evaluate gives the values of expressions in which $1 is the transaction's time, from the shard whose time it
 // is. In text times are in ISO form, whatever the settings are. It changes the list.
 func (c *runner) evaluate(ctx context.Context, list []string, now string, binary bool) ([][]byte, error) {
-	part, err := c.part(ctx, c.clockOn, false)
+	part, err := c.Participant(ctx, c.ClockOn, false)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (c *runner) evaluate(ctx context.Context, list []string, now string, binary
 		switch {
 		case binary:
 			q.results[0] = 1
-		case !c.can(part.shard).Styles:
+		case !c.Can(part.Shard).Styles:
 			list[i] += "::text"
 		default:
 			list[i] = "pg_catalog.to_jsonb(" + list[i] + ") #>> '{}'" // whatever the DateStyle is

@@ -83,7 +83,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/pgcatalog": {nil, []string{"planner", "engine/sqlite"}},
 	// OIDs of built-in types.
 	"internal/pgoid":     {nil, []string{"engine/sqlite", "executor/several"}},
-	"internal/pgbackend": {[]string{"sqlstate"}, []string{"engine/sqlite", "executor/several", "gateway"}},
+	"internal/pgbackend": {[]string{"sqlstate"}, []string{"engine/sqlite", "executor/several", "executor/txn", "gateway"}},
 	// What the shards of an engine can do, as data.
 	"engine/capability": {nil, []string{"shardmap", "engine/enginetest", "executor/several", "executor/txn", "schema", "internal/config", "internal/wiring"}},
 	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},

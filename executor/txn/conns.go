@@ -1,4 +1,4 @@
-package several
+package txn
 
 import (
 	"context"
@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // conns are the conversations with shards that one conversation over several has borrowed, and how what runs on them is
 // stopped. Other goroutines may cancel, set a deadline and ask what is locked.
 type conns struct {
-	ex   *executor.Executor
+	Ex   *executor.Executor
 	host Host
 
 	mu      sync.Mutex
-	ctx     context.Context // ends with a cancel; of the frames that are run
+	Ctx     context.Context // ends with a cancel; of the frames that are run
 	stop    context.CancelCauseFunc
 	running bool // a statement has begun and not ended
+	inside  bool // a goroutine uses them
 	closed  bool
 	cut     bool // what is live was closed while it was in use
 	live    map[*executor.Conn]struct{}
@@ -31,14 +31,14 @@ type conns struct {
 	// deadline is SetDeadline's.
 	deadline time.Time
 	group    uint64 // of its shards' conversations
-	soils    bool   // what it ran may have left something in their sessions
+	Soils    bool   // what it ran may have left something in their sessions
 }
 
 var groups atomic.Uint64
 
 func (c *conns) open(ex *executor.Executor, host Host) {
-	c.ex, c.host, c.live, c.group = ex, host, map[*executor.Conn]struct{}{}, groups.Add(1)
-	c.ctx, c.stop = context.WithCancelCause(context.Background())
+	c.Ex, c.host, c.live, c.group = ex, host, map[*executor.Conn]struct{}{}, groups.Add(1)
+	c.Ctx, c.stop = context.WithCancelCause(context.Background())
 }
 
 // atHand is what a part can have without waiting: the conversation that the session keeps, or an idle one. nil: there is none.
@@ -61,24 +61,24 @@ func applied(kept *executor.Conn, base *executor.Settings) error {
 // idle borrows a conversation that is idle: the one that has the session's values of
 // sequences, or one that was used a moment ago. nil: there is none.
 func (c *conns) idle(shard string, base *executor.Settings) *executor.Conn {
-	if conn := c.ex.Recount(c.host.Counter(), shard, base); conn != nil {
+	if conn := c.Ex.Recount(c.host.Counter(), shard, base); conn != nil {
 		return conn
 	}
-	return c.ex.TryAcquire(shard, base)
+	return c.Ex.TryAcquire(shard, base)
 }
 
 func (c *conns) borrowWith(ctx context.Context, shard string, base *executor.Settings) (*executor.Conn, error) {
 	conn := c.idle(shard, base)
 	if conn == nil {
 		var err error
-		if conn, err = c.ex.Acquire(ctx, shard, base); err != nil {
+		if conn, err = c.Ex.Acquire(ctx, shard, base); err != nil {
 			if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 				return nil, cause
 			}
 			return nil, err
 		}
 	}
-	return c.borrowed(conn)
+	return c.Borrowed(conn)
 }
 
 // openAtOnce bounds the conversations that are opened at the same time.
@@ -94,13 +94,13 @@ func (c *conns) borrowAll(ctx context.Context, shards []string, base *executor.S
 		if i := slices.Index(shards, conn.Shard()); i >= 0 {
 			conns[i] = conn
 		} else {
-			c.giveBack(conn)
+			c.GiveBack(conn)
 		}
 	}
 	fail := func(err error) ([]*executor.Conn, error) {
 		for _, conn := range conns {
 			if conn != nil {
-				c.giveBack(conn)
+				c.GiveBack(conn)
 			}
 		}
 		return nil, err
@@ -117,7 +117,7 @@ func (c *conns) borrowAll(ctx context.Context, shards []string, base *executor.S
 			case conn == nil:
 				missing = append(missing, i)
 			default:
-				conns[i], err = c.borrowed(conn)
+				conns[i], err = c.Borrowed(conn)
 			}
 			if err != nil {
 				return fail(err)
@@ -148,7 +148,7 @@ func (c *conns) borrowAll(ctx context.Context, shards []string, base *executor.S
 		}
 		for i := full + 1; i < len(conns); i++ {
 			if conns[i] != nil {
-				c.giveBack(conns[i])
+				c.GiveBack(conns[i])
 				conns[i] = nil
 			}
 		}
@@ -159,22 +159,22 @@ func (c *conns) borrowAll(ctx context.Context, shards []string, base *executor.S
 	}
 }
 
-// dial opens a conversation outside of the shard's pool.
-func (c *conns) dial(ctx context.Context, name string) (*executor.Conn, error) {
-	conn, err := c.ex.DialFor(ctx, name, c.host.Settings())
+// Dial opens a conversation outside of the shard's pool.
+func (c *conns) Dial(ctx context.Context, name string) (*executor.Conn, error) {
+	conn, err := c.Ex.DialFor(ctx, name, c.host.Settings())
 	if err != nil {
 		return nil, err
 	}
 	c.adds(conn)
 	if err := conn.Apply(c.host.Settings()); err != nil {
-		c.giveBack(conn)
+		c.GiveBack(conn)
 		return nil, err
 	}
 	return conn, nil
 }
 
-// borrowed notes a conversation that was acquired.
-func (c *conns) borrowed(conn *executor.Conn) (*executor.Conn, error) {
+// Borrowed notes a conversation that was acquired.
+func (c *conns) Borrowed(conn *executor.Conn) (*executor.Conn, error) {
 	if err := conn.Belongs(c.host.Settings()); err != nil {
 		conn.Release()
 		return nil, err
@@ -182,9 +182,9 @@ func (c *conns) borrowed(conn *executor.Conn) (*executor.Conn, error) {
 	conn.HeldBy(c.host.Holder())
 	conn.Group(c.group)
 	c.adds(conn)
-	if c.ctx.Err() != nil {
-		c.giveBack(conn)
-		return nil, context.Cause(c.ctx)
+	if c.Ctx.Err() != nil {
+		c.GiveBack(conn)
+		return nil, context.Cause(c.Ctx)
 	}
 	return conn, nil
 }
@@ -200,8 +200,8 @@ func (c *conns) adds(conn *executor.Conn) {
 	}
 }
 
-// giveBack ends the use of a borrowed conversation.
-func (c *conns) giveBack(conn *executor.Conn) {
+// GiveBack ends the use of a borrowed conversation.
+func (c *conns) GiveBack(conn *executor.Conn) {
 	c.forget(conn) // waits for a cancel that is under way
 	c.mu.Lock()
 	deadline := c.deadline
@@ -209,7 +209,7 @@ func (c *conns) giveBack(conn *executor.Conn) {
 	if !deadline.IsZero() && conn.SetDeadline(time.Time{}) != nil {
 		conn.Break()
 	}
-	if c.soils {
+	if c.Soils {
 		conn.Soil()
 	}
 	conn.Release()
@@ -261,20 +261,75 @@ func (c *conns) SetDeadline(t time.Time) error {
 	return errors.Join(errs...)
 }
 
-func (c *conns) deadlineNow() time.Time {
+func (c *conns) DeadlineNow() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deadline
 }
 
-// Probe implements engine.Prober.
-func (c *conns) Probe() error {
+// Closed reports whether Close was called.
+func (c *conns) Closed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// Enter notes that the conversations are used; leave has to follow. false: they are closed.
+func (c *conns) Enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return lost(true, errClosed)
+		return false
 	}
-	return nil
+	if !c.running && c.Ctx.Err() != nil {
+		c.Ctx, c.stop = context.WithCancelCause(context.Background())
+	}
+	c.inside, c.running = true, true
+	return true
+}
+
+// Leave ends what enter began; running says that a statement has not ended. closed: they were closed meanwhile, and the caller has to
+// release them.
+func (c *conns) Leave(running bool) (closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inside, c.running = false, running
+	if !running {
+		c.calmLocked()
+	}
+	return c.closed
+}
+
+// Fault breaks the conversations if they are used, after a fault of the router's own: what they are in the middle of is not known.
+func (c *conns) Fault() (used, closed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if used = c.inside; used {
+		c.inside, c.running = false, false
+		for conn := range c.live {
+			conn.Break()
+		}
+	}
+	return used, c.closed
+}
+
+// Shut closes. first is false if that was done before; inside: a goroutine uses them, which releases them. It must not wait for a
+// shard.
+func (c *conns) Shut() (first, inside bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false, false
+	}
+	c.closed = true
+	c.stop(errCancelled)
+	if c.inside {
+		for conn := range c.live {
+			_ = conn.Conn.Close() // Receive on it returns
+		}
+		c.cut = true
+	}
+	return true, c.inside
 }
 
 var errCancelled = sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
@@ -352,9 +407,9 @@ func (c *conns) insist() {
 	}()
 }
 
-// calm ends what insist began. A cancel that is under way is waited for: it must
+// Calm ends what insist began. A cancel that is under way is waited for: it must
 // not hit the next statement.
-func (c *conns) calm() {
+func (c *conns) Calm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calmLocked()
@@ -367,8 +422,8 @@ func (c *conns) calmLocked() {
 	}
 }
 
-// timer stops what runs after a while, 0: never.
-func (c *conns) timer(d time.Duration, what string) *time.Timer {
+// Timer stops what runs after a while, 0: never.
+func (c *conns) Timer(d time.Duration, what string) *time.Timer {
 	if d <= 0 {
 		return nil
 	}
@@ -382,8 +437,8 @@ func (c *conns) timer(d time.Duration, what string) *time.Timer {
 
 // Planning implements [executor.Waiter]: what stops the conversation ends the wait for a plan.
 func (c *conns) Planning() (ctx context.Context, done func()) {
-	t := c.timer(c.host.Timeout(), "statement timeout")
-	return c.ctx, func() {
+	t := c.Timer(c.host.Timeout(), "statement timeout")
+	return c.Ctx, func() {
 		if t != nil {
 			t.Stop()
 		}
@@ -391,27 +446,27 @@ func (c *conns) Planning() (ctx context.Context, done func()) {
 }
 
 // watched is the transaction as the watch of its locks sees it.
-type watched transaction
+type watched Transaction
 
-var _ txn.Statement = (*watched)(nil)
+var _ Statement = (*watched)(nil)
 
-// watchLocks begins to watch a statement that begins now; End has to follow.
-func (c *transaction) watchLocks(readOnly bool) *txn.LockWatch {
-	t := c.shared.transactions
+// WatchLocks begins to watch a statement that begins now; End has to follow.
+func (c *Transaction) WatchLocks(wait time.Duration, readOnly bool) *LockWatch {
+	t := c.txns
 	if c.waitID == "" {
 		c.waitID = t.WaitID()
 	}
 	c.passed.Store(false)
-	return t.WatchLocks((*watched)(c), c.waitID, c.shared.defaults.DeadlockAfter(c.host.Settings()), readOnly && c.host.Repeats())
+	return t.WatchLocks((*watched)(c), c.waitID, wait, readOnly && c.host.Repeats())
 }
 
-// EachConn implements [txn.Statement].
+// EachConn implements [Statement].
 func (w *watched) EachConn(f func(c *executor.Conn)) { w.eachLive(f) }
 
-// Passed implements [txn.Statement].
+// Passed implements [Statement].
 func (w *watched) Passed() bool { return w.passed.Load() }
 
-// Interrupt implements [txn.Statement].
+// Interrupt implements [Statement].
 func (w *watched) Interrupt(ctx context.Context, reason *sqlstate.Error) error {
 	return w.interrupt(ctx, reason)
 }

@@ -1,53 +1,51 @@
 package several
 
 import (
+	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/executor/several/limits"
-	"github.com/cleavedb/cleave/internal/pgbackend"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 )
 
-// transaction is what is open on shards: a transaction block, or what one unit of messages outside of a block does. It
-// knows the shards that take part, what has to be begun on those to come, and how texts are run on them; it knows nothing
-// of the client's messages, portals and cursors.
-type transaction struct {
-	conns
+// sender runs texts on the participants of a transaction, and reads what they answer. It knows nothing of the client's
+// messages, portals and cursors.
+type sender struct {
+	*txn.Transaction
 	explain.Trace
 	aside  asides
 	shared *Shared
-	opt    Options
-
-	parts []*part
-	block bool // inside a transaction block
-	saves pgbackend.Savepoints[struct{}]
-	modes []string
-	// failed: nothing but the end of the transaction, or a savepoint, is left;
-	// lost: not even a savepoint.
-	failed, lost bool
-	culprit      string // the shard that failed last
-	setter       string // the shard that ran the last statement with set_config()
-	readOnly     bool   // the block was READ ONLY before it wrote: what may have written has not
-	clockOn      string // the shard whose transaction's time is the transaction's, see clock
-	clockText    string
-	// proven are the shards whose snapshots fit each other, see consistent.
-	proven map[string]bool
-	waitID string // see watchLocks
+	host   Host
+	setter string // the shard that ran the last statement with set_config()
 
 	// Of the statement that is under way:
 
-	// passed: rows of it went to the session.
-	passed atomic.Bool
-	// replicas: it may read on replicas; onReplicas: one of the unit has.
-	replicas, onReplicas bool
-	// counts: it may call nextval() of the default shard's own sequences.
-	counts   bool
 	bounds   limits.Bounds
 	units    [4]planner.Units // of shardsOf
 	portalNo int              // names of portals on shards
+}
+
+// shardsOf returns the shards of a target that is about to be read or changed, and counts it for the load
+// of the ranges that it touches.
+func (c *sender) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args *planner.Args) ([]string, error) {
+	units := c.units[:0]
+	shards, err := t.Touch(snap, args, &units)
+	if err == nil {
+		c.Ex.CountSeveral(snap, units, len(shards))
+	}
+	return shards, err
+}
+
+// partsOf are the participants of several shards, within the session's bound of shards.
+func (c *sender) partsOf(ctx context.Context, shards []string, write bool) ([]*txn.Participant, error) {
+	if err := c.bounds.Touches(shards...); err != nil {
+		return nil, err
+	}
+	return c.Participants(ctx, shards, write)
 }
 
 // asides are what shards say beside their answers, until the client is told.
