@@ -20,6 +20,11 @@
 // transactions). Below are parts with their own state, each drawn at its type:
 // transaction, link, shardConns, interrupts, planning, and settings.Session.
 //
+// Below this package are those that need nothing of a session: arrival (from the
+// first byte to a client that is known), settings (what a client has set),
+// adminsql (functions and rows of the schema "cleave"), notify (channels), stats
+// (what a statement cost).
+//
 // # A transaction
 //
 //	none ──BEGIN──▶ open, unbound ──first statement──▶ bound to a shard ──COMMIT──▶ none
