@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
 )
 
 // The levels of findings.
@@ -275,4 +276,95 @@ func findingTextShort(name, is, want string) string {
 		return name + " is " + is
 	}
 	return name + " is " + is + ", wanted: " + want
+}
+
+// unseatTries bounds how often a shard is asked anew because a leader was faster.
+const unseatTries = 5
+
+// unseat makes all shards forget the leaders and the moves that they know: a person has decided that the map is right, although it is
+// older than the shards. The tokens of its leaders begin below those that the shards have seen, and what its moves believe to be
+// theirs to delete may have been written since.
+func (o *Ops) unseat(ctx context.Context, snap *shardmap.Snapshot) []Finding {
+	shards := snap.Shards()
+	found := make([][]Finding, len(shards))
+	atOnce(len(shards), checksAtOnce, func(i int) {
+		s := &shards[i]
+		bound, cancel := context.WithTimeout(ctx, checkMax)
+		defer cancel()
+		m, err := o.mover(snap, s)
+		for range unseatTries {
+			if err == nil {
+				err = unseatOn(bound, m)
+			}
+			if sqlstate.CodeOf(err) != sqlstate.ObjectNotInState { // a leader has come to the shard in between
+				break
+			}
+		}
+		if err != nil {
+			found[i] = []Finding{problem(s.Name, err, "shard "+s.Name+" still knows the leaders and moves of the lost map")}
+		}
+	})
+	return slices.Concat(found...)
+}
+
+func unseatOn(ctx context.Context, m engine.Mover) error {
+	u, ok := m.(engine.Unseater)
+	if !ok {
+		return nil
+	}
+	if err := u.Unseat(ctx); err != nil {
+		return err
+	}
+	ids, err := m.Captures(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if workflow.IsSpare(id) {
+			if err := m.Release(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// differing reports the settings that change answers and that a shard has otherwise than the default shard, with the
+// statement that mends it. Routers give their connections the default shard's values as long as a shard can have them.
+func differing(first string, shards []shardmap.Shard, reports []engine.Report) (out []Finding) {
+	base := slices.IndexFunc(shards, func(s shardmap.Shard) bool { return s.Name == first })
+	if base < 0 {
+		return nil
+	}
+	want := reports[base].Alike
+	for i := range shards {
+		var names []string
+		for name, value := range want {
+			if is, known := reports[i].Alike[name]; known && is != value {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			out = append(out, Finding{
+				Level: LevelWarning, Shard: shards[i].Name,
+				What: fmt.Sprintf("%s is %q, on the default shard %s %q: routers give their connections the default shard's", name, reports[i].Alike[name], first, want[name]),
+				Next: "on the shard: " + alterDatabase(reports[i].Database, name, want[name]) + "; where ALTER ROLE ... SET or the shard's URL says otherwise, RESET it there",
+			})
+		}
+	}
+	return out
+}
+
+// alterDatabase is the statement that gives a database's sessions a setting. value is as pg_settings prints it.
+func alterDatabase(database, name, value string) string {
+	text := "'" + strings.ReplaceAll(value, "'", "''") + "'"
+	switch {
+	case name != "search_path":
+	case value == `""`:
+		text = "''" // a list of one name without characters
+	case value != "":
+		text = value // a list, quoted where it has to be
+	}
+	return `ALTER DATABASE "` + strings.ReplaceAll(database, `"`, `""`) + `" SET ` + name + " TO " + text
 }

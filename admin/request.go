@@ -168,3 +168,69 @@ func wishPlan(s *workflow.State, w workflow.Wish) []string {
 	}
 	return []string{"end it: it has nothing under way"}
 }
+
+// MoveBounds are the bounds of MoveOptions that can be changed while rows are moved; nil: as it is.
+type MoveBounds struct {
+	RowsPerSecond  *int64  `json:"rows_per_second,omitempty"`
+	BytesPerSecond *int64  `json:"bytes_per_second,omitempty"`
+	MaxLatency     *string `json:"max_latency,omitempty"` // "": what adapts itself
+	MaxLag         *string `json:"max_lag,omitempty"`     // "": the default
+	MaxLagBytes    *int64  `json:"max_lag_bytes,omitempty"`
+}
+
+// bounds checks them, as those of a new move are.
+func (m *MoveBounds) bounds() (*workflow.Bounds, error) {
+	if m == nil {
+		return nil, nil
+	}
+	var all MoveOptions
+	set := func(into, from *int64) {
+		if from != nil {
+			*into = *from
+		}
+	}
+	set(&all.RowsPerSecond, m.RowsPerSecond)
+	set(&all.BytesPerSecond, m.BytesPerSecond)
+	set(&all.MaxLagBytes, m.MaxLagBytes)
+	if m.MaxLatency != nil {
+		all.MaxLatency = *m.MaxLatency
+	}
+	if m.MaxLag != nil {
+		all.MaxLag = *m.MaxLag
+	}
+	o, err := all.options(workflow.DefaultKeepMS)
+	if err != nil {
+		return nil, err
+	}
+	given := func(is bool, n int64) *int64 {
+		if !is {
+			return nil
+		}
+		return &n
+	}
+	return &workflow.Bounds{
+		RowsPerSecond: given(m.RowsPerSecond != nil, o.RowsPerSecond), BytesPerSecond: given(m.BytesPerSecond != nil, o.BytesPerSecond),
+		MaxLatencyMS: given(m.MaxLatency != nil, o.MaxLatencyMS), MaxLagMS: given(m.MaxLag != nil, o.MaxLagMS), MaxLagBytes: given(m.MaxLagBytes != nil, o.MaxLagBytes),
+	}, nil
+}
+
+// eta is for how long a step that goes through rows will go on at the rate of the last seconds, seconds; -1: not known.
+func eta(s *workflow.State, p *workflow.Progress) float64 {
+	left, rate := float64(s.Bytes-p.Bytes), p.BytesPerSecond
+	switch s.Step {
+	case workflow.Copying, workflow.Verifying:
+		if s.Bytes <= 0 || p.Bytes <= 0 {
+			return -1
+		}
+	case workflow.Cleaning:
+		if left, rate = float64(max(s.Rows, s.Copied)-p.Rows), p.RowsPerSecond; p.Rows <= 0 {
+			return -1
+		}
+	default:
+		return -1
+	}
+	if rate <= 0 {
+		return -1
+	}
+	return max(0, left/rate)
+}

@@ -243,3 +243,146 @@ func atOnce(n, limit int, f func(i int)) {
 	}
 	wait.Wait()
 }
+
+// Declare says what a table becomes when a CREATE TABLE without Cleave's options
+// makes it, or takes that back. Tables that exist stay as they are.
+//
+// Errors: 22023 for a declaration that says nothing or too much, 42P07 if the table
+// exists, 42704 for an unknown keyspace, or for a declaration to forget that is not there.
+func (o *Ops) Declare(ctx context.Context, req DeclareRequest) (*Result, error) {
+	plan, edit, err := Declaring(req)
+	if err != nil {
+		return nil, err
+	}
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	next, err := edit(cur)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := shardmap.NewSnapshot(*next); err != nil {
+		return nil, err
+	}
+	res := &Result{Version: cur.Version(), Plan: []string{plan}}
+	if req.DryRun {
+		return res, nil
+	}
+	snap, err := o.update(ctx, shardmap.Change{By: req.by(), Why: req.why(plan), Op: "declare"}, edit)
+	if err != nil {
+		return nil, err
+	}
+	res.Version, res.Done = snap.Version(), true
+	return res, nil
+}
+
+// Declaring is what Declare does: a line for people, and the change of the map.
+func Declaring(req DeclareRequest) (plan string, edit func(cur *shardmap.Snapshot) (*shardmap.State, error), err error) {
+	name, err := parseTable(req.Table)
+	if err != nil {
+		return "", nil, err
+	}
+	d := shardmap.Declaration{Schema: name.Schema, Name: name.Name, Kind: shardmap.Sharded, ShardKey: req.ShardKey, Keyspace: req.Keyspace}
+	if req.Reference {
+		d.Kind = shardmap.Reference
+	}
+	if !req.Forget && (len(req.ShardKey) > 0) == req.Reference {
+		return "", nil, sqlstate.New(sqlstate.InvalidParameterValue, "a table is declared either with a shard key or as a reference table").
+			WithHint("cleave.declare('t', shard_key => 'a'), or cleave.declare('t', reference => true)")
+	}
+	edit = func(cur *shardmap.Snapshot) (*shardmap.State, error) {
+		next := cur.State().Clone()
+		if req.Forget {
+			if !next.DropDeclaration(d.Schema, d.Name) {
+				return nil, sqlstate.New(sqlstate.UndefinedObject, "table %s is not declared", d.QualifiedName())
+			}
+			return &next, nil
+		}
+		if t, ok := cur.Table(d.Schema, d.Name); ok {
+			return nil, sqlstate.New(sqlstate.DuplicateTable, "table %s exists already, and is %s", d.QualifiedName(), t.Kind).
+				WithHint("an existing table is sharded with SELECT cleave.distribute('%s', ...)", name.Name)
+		}
+		if _, ok := cur.Keyspace(d.Keyspace); d.Keyspace != "" && !ok {
+			return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", d.Keyspace).WithHint("see: cleave keyspace list")
+		}
+		next.PutDeclaration(d)
+		return &next, nil
+	}
+	plan = fmt.Sprintf("table %s becomes sharded by (%s) when it is created", d.QualifiedName(), strings.Join(d.ShardKey, ", "))
+	switch {
+	case req.Forget:
+		plan = "forget what is declared of table " + d.QualifiedName()
+	case req.Reference:
+		plan = "table " + d.QualifiedName() + " becomes a reference table when it is created"
+	}
+	return plan, edit, nil
+}
+
+// MoveDefaultRequest makes another shard the default shard.
+type MoveDefaultRequest struct {
+	Meta
+	To string `json:"to"`
+}
+
+// MoveDefault makes another shard the default shard, and carries the unsharded tables there. To a PostgreSQL database rows are copied
+// while statements go on; then, and to a file from the beginning, those that write to unsharded tables wait, cleave.hold_timeout
+// at most, until what has changed since is there too and both are compared. Run again after a failure, it goes on or begins anew.
+//
+// Errors: 42704 for an unknown shard, 0A000 for tables that cannot be made
+// there, XX001 when the copies differ, 55P03 and 40001 when others were in the way, with nothing changed.
+func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result, error) {
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	target, ok := cur.Shard(req.To)
+	if !ok {
+		return nil, noShard(req.To)
+	}
+	if err := cur.Drained(req.To); err != nil && cur.State().DefaultShard != req.To {
+		return nil, err
+	}
+	n := 0
+	for _, t := range cur.State().Tables {
+		if t.Kind == shardmap.Whole {
+			n++
+		}
+	}
+	res := &Result{Version: cur.Version(), Plan: []string{
+		fmt.Sprintf("%d unsharded tables are copied to %s, and take no writes on %s for a while", n, req.To, cur.State().DefaultShard),
+		"what has changed meanwhile is copied too, and both are compared",
+		req.To + " is the default shard, and takes writes when every router knows it",
+	}}
+	if cur.State().DefaultShard == req.To {
+		res.Plan = []string{req.To + " is the default shard already: its unsharded tables take writes"}
+	}
+	opts := o.schemaOptions(req.Meta)
+	if req.DryRun {
+		if cur.State().DefaultShard != req.To {
+			if err := schema.Rehearse(ctx, opts, req.To); err != nil {
+				return nil, err
+			}
+		}
+		return res, nil
+	}
+	opts.Connect = func(ctx context.Context, name string) (engine.Conn, func(bool), error) {
+		if name != req.To {
+			return o.connect(ctx, name)
+		}
+		sh, err := o.primary(cur.State().Cluster, target)
+		if err != nil {
+			return nil, nil, err
+		}
+		return dialCarrier(ctx, sh)
+	}
+	err = schema.Rehome(ctx, opts, req.To, copyTableRows, o.awaitMembers)
+	if err != nil {
+		return nil, err
+	}
+	if cur, err = o.load(ctx); err != nil {
+		return nil, err
+	}
+	res.Version, res.Done = cur.Version(), true
+	return res, nil
+}
