@@ -89,7 +89,7 @@ func replicable(cur *shardmap.Snapshot, name string) (*shardmap.Shard, error) {
 	}
 	if !sh.Can().Servers {
 		return nil, sqlstate.Refusal("CLV-1406", "shard %s is of engine %s, whose shards have no replicas", name, sh.Engine).
-			WithHint("replicas need a PostgreSQL shard")
+			WithHint("Replicas need a PostgreSQL shard.")
 	}
 	return sh, nil
 }
@@ -164,7 +164,7 @@ func (o *replicas) standing(ctx context.Context, cluster string, s *shardmap.Sha
 	r, ok := conn.(engine.Replicated)
 	if !ok {
 		return none, sqlstate.Refusal("CLV-1408", "shards of engine %s have no replicas", s.Engine).
-			WithHint("replicas need a PostgreSQL shard")
+			WithHint("Replicas need a PostgreSQL shard.")
 	}
 	return r.Standing(context.WithoutCancel(ctx))
 }
@@ -390,7 +390,7 @@ func (o *replicas) planReplicas(ctx context.Context, req AddShardRequest, def *s
 		return nil
 	}
 	if !def.Can().Servers {
-		return sqlstate.Refusal("CLV-1409", "shards of engine %s have no replicas", def.Engine).WithHint("leave --replica out")
+		return sqlstate.Refusal("CLV-1409", "shards of engine %s have no replicas", def.Engine).WithHint("Leave --replica out.")
 	}
 	next := *def
 	next.Replicas, next.System = req.Replicas, "0"

@@ -121,7 +121,7 @@ func (o *Ops) placeOf(cur *shardmap.Snapshot, sh *shardmap.Shard, url string) (i
 	}
 	if !sh.Can().Servers || d.Name() != sh.Engine {
 		return 0, sqlstate.Refusal("CLV-1410", "the URL of shard %s, of engine %s, cannot become one of engine %s while it is used", sh.Name, sh.Engine, d.Name()).
-			WithHint("move its ranges to a shard that was added there: cleave shard add, then cleave shard drain")
+			WithHint("Move its ranges to a shard that was added there: cleave shard add, then cleave shard drain.")
 	}
 	for i := range cur.Shards() {
 		s := &cur.Shards()[i]

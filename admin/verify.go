@@ -580,7 +580,7 @@ func (v *verifier) evict(ctx context.Context, k keyspace.Key, owner string, rows
 	e, ok := v.m.(engine.Evictor)
 	if !ok {
 		return sqlstate.Refusal("CLV-1412", "this engine cannot delete rows of keys that it does not own").
-			WithHint("delete them there")
+			WithHint("Delete them there.")
 	}
 	set := engine.Set{Tables: []engine.MoveTable{v.table}, Keys: v.keysOf([]keyspace.Key{k})}
 	return e.Evict(ctx, set, rows, func(ctx context.Context) error {

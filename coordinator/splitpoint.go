@@ -65,7 +65,7 @@ func (h *SplitPoint) Bound(ctx context.Context) ([]string, error) {
 	def := ix.Def()
 	if def.Strategy == keyspace.List {
 		return nil, sqlstate.Refusal("CLV-1414", "keyspace %s lists its keys: there is no range to cut", h.Keyspace).
-			WithHint("move keys one by one: cleave move --keyspace %s --key KEY --to SHARD", h.Keyspace)
+			WithHint("Move keys one by one: cleave move --keyspace %s --key KEY --to SHARD.", h.Keyspace)
 	}
 	by := SplitPointBy(h.Snapshot, h.Keyspace, h.By)
 	unit := -1

@@ -124,7 +124,7 @@ func (e *Executor) Login(ctx context.Context, user, password string) (login *Log
 // noUsers refuses a shard that cannot tell users apart.
 func noUsers(shard string) error {
 	e := sqlstate.Refusal("CLV-1417", "shard %s has no users of its own", shard).
-		WithHint("users are passed through to PostgreSQL shards only: set auth to scram, or move what is on the shard to PostgreSQL")
+		WithHint("Users are passed through to PostgreSQL shards only: set auth to scram, or move what is on the shard to PostgreSQL.")
 	e.Shard = shard
 	return e
 }

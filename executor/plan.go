@@ -215,7 +215,7 @@ func (p *plans) planAs(w Waiter, text []byte, path string, by analysis, s *Setti
 func mayView(st *planner.Statement, s *Settings) (*planner.Statement, error) {
 	if st.Views && s.Login() != nil {
 		return nil, sqlstate.Refusal("CLV-1418", "a view over sharded or reference tables cannot be read by a user who is passed through to the shards").
-			WithHint("read its tables, or let an administrator read it")
+			WithHint("Read its tables, or let an administrator read it.")
 	}
 	return st, nil
 }

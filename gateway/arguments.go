@@ -73,7 +73,7 @@ func (x *prepared) prepareWords(s *statement) error {
 	for i, v := range res.Rows[0] {
 		if v.Null {
 			return sqlstate.Refusal("CLV-1102", "the text %s, which is read when the statement is prepared, has a word for the time inside", s.text[words[i].From:words[i].To]).
-				WithHint("write the time itself, or an expression with now()")
+				WithHint("Write the time itself, or an expression with now().")
 		}
 		values[i] = v.String
 	}
@@ -119,7 +119,7 @@ func (x *prepared) computedArgs(st *planner.Statement, s *statement, types []uin
 	}
 	if plainDefault(x.srv.ex) {
 		return nil, sqlstate.Refusal("CLV-1103", "an argument of EXECUTE is not a plain literal of the parameter's type").
-			WithHint("give numbers, strings, true, false or NULL; compute expressions first")
+			WithHint("Give numbers, strings, true, false or NULL; compute expressions first.")
 	}
 	snap, _ := x.snapshot()
 	list := strings.Join(st.Prepared.Args, ", ")
@@ -131,7 +131,7 @@ func (x *prepared) computedArgs(st *planner.Statement, s *statement, types []uin
 	switch {
 	case clock && x.tx.state != txOpen && x.srv.ex.UsesClock(s.plan):
 		return nil, sqlstate.Refusal("CLV-1104", "the time in an argument of EXECUTE would not be that of its statement, which depends on the time as well").
-			WithHint("run it between BEGIN and COMMIT, or pass the time itself")
+			WithHint("Run it between BEGIN and COMMIT, or pass the time itself.")
 	case clock && x.tx.state == txOpen:
 		res, err := x.ask("SELECT pg_catalog.to_json(pg_catalog.now()) #>> '{}'")
 		if err != nil {
@@ -171,7 +171,7 @@ func (x *prepared) computedArgs(st *planner.Statement, s *statement, types []uin
 		return nil, x.shards.shardSaid(c, err)
 	case n >= 0:
 		return nil, sqlstate.Refusal("CLV-1105", "argument %d of EXECUTE is computed by a shard, and the setting %s might change it on the way", n+1, setting).
-			WithHint("SET %s = %s", setting, want)
+			WithHint("Run SET %s = %s.", setting, want)
 	}
 	before := "PREPARE " + name + " (" + strings.Join(s.paramNames, ", ") + ") AS SELECT " + strings.Join(places, ", ") + "; EXECUTE " + name + " ("
 	res, err := x.shards.exec(c, before+list+")")

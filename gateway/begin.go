@@ -90,7 +90,7 @@ func served(start arrival.Startup) error {
 	switch {
 	case on, v == "database":
 		return arrival.Refused(sqlstate.Refusal("CLV-1221", "replication connections are not supported by the router").
-			WithHint("connect to a shard directly: `cleave shard list` shows them"))
+			WithHint("Connect to a shard directly: `cleave shard list` shows them."))
 	case !known:
 		return arrival.Refused(sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"replication\": \"%s\"", v).
 			WithHint("Valid values are: \"false\", 0, \"true\", 1, \"database\"."))

@@ -38,7 +38,7 @@ func (x *commands) block(st *planner.Statement) error {
 	}
 	if x.tx.state == txNone {
 		if x.pipe.Conn != nil && x.pipe.wrote {
-			return sqlstate.Refusal("CLV-1301", "DO after a write before the same Sync is not supported").WithHint("Sync before it")
+			return sqlstate.Refusal("CLV-1301", "DO after a write before the same Sync is not supported").WithHint("Sync before it.")
 		}
 		if err := x.leave(); err != nil {
 			return err
@@ -203,12 +203,12 @@ func (b *blockRun) change(text string, p place) error {
 		return p.of(err, st.Text)
 	case st.Kind != planner.DDLKind || st.Tag == "SELECT" && p.at != "SQL statement" && !strings.HasPrefix(strings.ToLower(text), "create"): // SELECT ... INTO
 		return p.of(sqlstate.Refusal("CLV-1302", "%s in DO is not supported here", st.Tag).
-			WithHint("run it as a statement of its own"), text)
+			WithHint("Run it as a statement of its own."), text)
 	case x.shards.temps.only(st) || st.Pins:
 		return p.of(sqlstate.Refusal("CLV-0802", "a temporary table in DO is not supported").
-			WithHint("run the statement by itself"), text)
+			WithHint("Run the statement by itself."), text)
 	case st.Tag == "ANALYZE" && st.DDL.Concurrent:
-		return p.of(sqlstate.Refusal("CLV-1303", "ANALYZE of all tables in DO is not supported").WithHint("name the tables"), text)
+		return p.of(sqlstate.Refusal("CLV-1303", "ANALYZE of all tables in DO is not supported").WithHint("Name the tables."), text)
 	case st.DDL.Concurrent && x.tx.state == txOpen:
 		return p.of(sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", concurrentTag(st)), text)
 	case st.DDL.Concurrent && b.depth > 0:
@@ -257,7 +257,7 @@ func (b *blockRun) value(expression string, p place, oid uint32) ([]byte, error)
 	}
 	if !routed(st) || !st.ReadOnly || st.Pins || st.Fill != nil || st.Notifies || st.Params > 0 {
 		return nil, p.of(sqlstate.Refusal("CLV-1304", "an expression of DO that does more than read is not supported").
-			WithHint("run the statements one by one"), text)
+			WithHint("Run the statements one by one."), text)
 	}
 	out, err := x.within(st, true)
 	if err != nil {
@@ -283,10 +283,10 @@ func (b *blockRun) value(expression string, p place, oid uint32) ([]byte, error)
 	switch {
 	case columns != 1 || rows > 1:
 		return nil, p.of(sqlstate.Refusal("CLV-1305", "an expression of DO that gives several values is not supported").
-			WithHint("EXISTS (SELECT ...)"), text)
+			WithHint("Write EXISTS (SELECT ...)."), text)
 	case oid != 0 && is != oid && value != nil:
 		return nil, p.of(sqlstate.Refusal("CLV-1306", "a condition of DO that is no boolean is not supported").
-			WithHint("write it as a comparison"), text)
+			WithHint("Write it as a comparison."), text)
 	}
 	return value, nil
 }

@@ -19,7 +19,7 @@ const virtualName = "(router)"
 func (x *prepared) reachVirtual(st *planner.Statement) error {
 	if x.srv.openVirtual == nil {
 		return sqlstate.Refusal("CLV-1222", `the schema "cleave" is not available in this router`).
-			WithHint("ask the admin API, as `cleave map show` does; a program built with the tag cleave_nosqlite does not have it")
+			WithHint("Ask the admin API, as `cleave map show` does; a program built with the tag cleave_nosqlite does not have it.")
 	}
 	reads := adminsql.Asks(st.Text)
 	if x.pipe.virtual() && reads&^x.virtualReads == 0 {
@@ -28,7 +28,7 @@ func (x *prepared) reachVirtual(st *planner.Statement) error {
 	if x.pipe.Conn != nil {
 		if x.tx.state == txNone && x.pipe.wrote {
 			return sqlstate.Refusal("CLV-1223", `reading the schema "cleave" after a write before the same Sync is not supported`).
-				WithHint("Sync before it")
+				WithHint("Sync before it.")
 		}
 		if err := x.leave(); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult
 	}
 	if x.srv.admin == nil {
 		return nil, sqlstate.Refusal("CLV-1201", "Cleave's functions are not available in this router").
-			WithHint("use the `cleave` command against the admin API")
+			WithHint("Use the `cleave` command against the admin API.")
 	}
 	if f.Changes && x.tx.state != txNone && !f.Declares() {
 		return nil, sqlstate.New(sqlstate.ActiveTransaction, "cleave.%s cannot run inside a transaction block", c.Function).
@@ -93,7 +93,7 @@ func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult
 		if x.pipe.Conn != nil {
 			if x.pipe.wrote && !x.pipe.virtual() {
 				return nil, sqlstate.Refusal("CLV-1202", "a change of the shard map after a write before the same Sync is not supported").
-					WithHint("Sync before it")
+					WithHint("Sync before it.")
 			}
 			if err := x.leave(); err != nil {
 				return nil, err

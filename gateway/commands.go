@@ -95,12 +95,12 @@ func (x *commands) changeRole(st *planner.Statement) error {
 	switch {
 	case x.id.Login != nil:
 		return sqlstate.Refusal("CLV-1210", "%s is not supported with auth passthrough: the users are the shards' own", st.Tag).
-			WithHint("run it on each shard directly, with the same password")
+			WithHint("Run it on each shard directly, with the same password.")
 	case !own && x.id.Role != access.Admin:
 		return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied to %s role", r.Op).
 			WithHint("it takes a user with the role %s; users may change their own password: ALTER USER CURRENT_USER PASSWORD '...'", access.Admin)
 	case x.srv.admin == nil:
-		return sqlstate.Refusal("CLV-1211", "%s is not available in this router", st.Tag).WithHint("cleave user --help")
+		return sqlstate.Refusal("CLV-1211", "%s is not available in this router", st.Tag).WithHint("Run cleave user --help.")
 	case x.tx.state != txNone:
 		return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", st.Tag).
 			WithHint("the directory has the users, and a ROLLBACK would not undo it; send it in a message of its own")
@@ -167,7 +167,7 @@ func verifierOf(password string) (access.Verifier, error) {
 	}
 	if strings.HasPrefix(password, "md5") && len(password) == 35 {
 		return access.Verifier{}, sqlstate.Refusal("CLV-1212", "a password as an MD5 hash is not supported").
-			WithHint("give the password, or a SCRAM-SHA-256 verifier")
+			WithHint("Give the password, or a SCRAM-SHA-256 verifier.")
 	}
 	v, err := access.NewVerifier(password)
 	if err != nil {

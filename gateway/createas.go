@@ -38,7 +38,7 @@ func (r *readRows) Frames(b []byte) error {
 func (x *commands) createSource(source string) ([][][]byte, error) {
 	if x.tx.state == txNone && x.pipe.Conn != nil && x.pipe.wrote {
 		return nil, sqlstate.Refusal("CLV-1203", "CREATE TABLE AS with rows of sharded tables after a write before the same Sync is not supported").
-			WithHint("Sync before it")
+			WithHint("Sync before it.")
 	}
 	if x.pipe.Conn != nil {
 		if err := x.leave(); err != nil {
@@ -163,7 +163,7 @@ func (x *commands) temporaryRows(st *planner.Statement) error {
 	x.unit.effects = true
 	if x.tx.state != txNone {
 		return sqlstate.Refusal("CLV-1204", "CREATE TEMP TABLE AS with rows of sharded tables inside a transaction is not supported").
-			WithHint("run it before BEGIN, or make a table that lasts, and drop it")
+			WithHint("Run it before BEGIN, or make a table that lasts, and drop it.")
 	}
 	var rows [][][]byte
 	if st.DDL.Source != "" {
@@ -217,7 +217,7 @@ func (x *commands) createAs(as *planner.CreateAs, text string) (*planner.Stateme
 			return nil, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 		case !routed(st) || st.Pins:
 			return nil, sqlstate.Refusal("CLV-1205", "a sharded or reference table cannot be made from this query").
-				WithHint("create the table, then INSERT ... SELECT")
+				WithHint("Create the table, then INSERT ... SELECT.")
 		}
 	}
 	ctx, done := x.interrupts.waiting()

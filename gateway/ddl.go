@@ -55,7 +55,7 @@ func (x *commands) ddl(st *planner.Statement) error {
 func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
 	if slices.ContainsFunc(st.DDL.Unknown, x.shards.temps.isRelation) {
 		return "", sqlstate.Refusal("CLV-0803", "a temporary table in one statement with others is not supported").
-			WithHint("use one statement for each")
+			WithHint("Use one statement for each.")
 	}
 	if err := x.id.MayChangeSchema(st.Tag); err != nil {
 		return "", err
@@ -117,7 +117,7 @@ func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
 	done()
 	if code := sqlstate.CodeOf(err); (code == sqlstate.UndefinedTable || code == sqlstate.UndefinedObject) && x.shards.temps.named(sqlstate.As(err).Message) && strings.HasPrefix(st.DDL.Op, "create ") {
 		err = sqlstate.Refusal("CLV-0804", "what is made on every shard cannot name a temporary table (%s)", sqlstate.As(err).Message).
-			WithHint("name tables that last")
+			WithHint("Name tables that last.")
 	}
 	for _, n := range notices {
 		x.w.notice(n)
@@ -192,7 +192,7 @@ func (x *commands) joinSchema(alone bool) error {
 		if x.pipe.Conn != nil {
 			if x.pipe.wrote {
 				return sqlstate.Refusal("CLV-0915", "a schema change after a write before the same Sync is not supported").
-					WithHint("Sync before it")
+					WithHint("Sync before it.")
 			}
 			if err := x.leave(); err != nil {
 				return err
@@ -305,7 +305,7 @@ func namesConstraints(mode string) bool {
 
 func errConstraints() error {
 	return sqlstate.Refusal("CLV-1016", "SET CONSTRAINTS of some constraints is not supported in a transaction with a schema change and statements over several shards").
-		WithHint("SET CONSTRAINTS ALL")
+		WithHint("Run SET CONSTRAINTS ALL.")
 }
 
 // reachInSchema makes pipe.Conn the schema change's conversation with a shard.

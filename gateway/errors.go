@@ -79,7 +79,7 @@ func (x *unitRun) otherKey(report *sqlstate.Error, shard string) error {
 		belongs = "is of no shard"
 	}
 	e := sqlstate.Refusal("CLV-1209", `the shard key of a row of table "%s" is not the one by which the statement was sent to shard %s`, report.Table, shard).
-		WithHint("leave the shard key alone in triggers BEFORE INSERT OR UPDATE, and write it in the statement; if there is no such trigger, `cleave verify` shows rows that a shard has and does not own").
+		WithHint("Leave the shard key alone in triggers BEFORE INSERT OR UPDATE, and write it in the statement; if there is no such trigger, `cleave verify` shows rows that a shard has and does not own.").
 		WithDetail("A trigger changed the row's shard key, or the shard has rows that are not its own: position %s of keyspace \"%s\" %s.", said.Position, said.Keyspace, belongs)
 	e.Shard, e.Keyspace, e.Schema, e.Table, e.Err = shard, said.Keyspace, report.Schema, report.Table, report
 	return e

@@ -95,11 +95,11 @@ func (c *counter) Parameter(name, value string) { c.on.w.Parameter(name, value) 
 func (x *commands) analyze(st *planner.Statement, args *planner.Args) ([]string, error) {
 	if st == nil || !routed(st) || st.Copy {
 		return nil, sqlstate.Refusal("CLV-1206", "EXPLAIN (ROUTE, ANALYZE) runs only statements that go to a shard").
-			WithHint("leave ANALYZE out")
+			WithHint("Leave ANALYZE out.")
 	}
 	if args != nil {
 		return nil, sqlstate.Refusal("CLV-1207", "EXPLAIN (ROUTE, ANALYZE) with parameters is not supported").
-			WithHint("write the values into the statement")
+			WithHint("Write the values into the statement.")
 	}
 	sql := st.Text
 	if st.Fill != nil {

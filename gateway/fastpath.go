@@ -104,7 +104,7 @@ func readCall(b []byte) (*fastCall, error) {
 	f, known := fastFunctions[oid]
 	if !bad && !known {
 		return nil, sqlstate.Refusal("CLV-1208", "the function call message is taken for functions of large objects only").
-			WithHint("call the function with SELECT")
+			WithHint("Call the function with SELECT.")
 	}
 	formats := make([]int, max(0, number(2)))
 	for i := range formats {

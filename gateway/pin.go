@@ -87,7 +87,7 @@ func toKeep(c *executor.Conn, shard string) (*executor.Conn, error) {
 	}
 	if c == nil || c.Shard() != shard || c.OnReplica() {
 		return nil, sqlstate.Refusal("CLV-0805", "a temporary table or a session's advisory lock in this transaction is not supported").
-			WithHint("make it before the transaction, or use pg_advisory_xact_lock()")
+			WithHint("Make it before the transaction, or use pg_advisory_xact_lock().")
 	}
 	return c, nil
 }
@@ -237,7 +237,7 @@ func (t tempNames) missing(err error) error {
 		return err
 	}
 	return sqlstate.Refusal("CLV-0806", "temporary tables cannot be used in one statement with sharded tables (%s)", sqlstate.As(err).Message).
-		WithHint("use WITH, or two statements; a temporary table can be joined with whole and reference tables")
+		WithHint("Use WITH, or two statements; a temporary table can be joined with unsharded and reference tables.")
 }
 
 // namesTemp reports whether an error that something does not exist is about one of the session's temporary tables.
@@ -268,7 +268,7 @@ func (t tempNames) only(st *planner.Statement) bool {
 func (x *commands) temporaryDDL(st *planner.Statement) error {
 	if st.DDL.Spread {
 		return sqlstate.Refusal("CLV-0807", "a view over a temporary table and sharded tables is not supported").
-			WithHint("use WITH, or two statements")
+			WithHint("Use WITH, or two statements.")
 	}
 	if st.DDL.Hides != nil {
 		return st.DDL.Hides
@@ -281,7 +281,7 @@ func (x *commands) temporaryDDL(st *planner.Statement) error {
 	}
 	if !x.shards.onPin() {
 		return sqlstate.Refusal("CLV-0808", "a change of a temporary object in a transaction over several shards is not supported").
-			WithHint("make it before the transaction")
+			WithHint("Make it before the transaction.")
 	}
 	if err := x.mayChangeTypes(st); err != nil {
 		return err
@@ -366,7 +366,7 @@ func (t tempNames) typeOf(st *planner.Statement) string {
 // refuseTempType is the error of a statement that names a type in pg_temp, and does not run where that is.
 func refuseTempType(name string) error {
 	return sqlstate.Refusal("CLV-0813", "the type %s may be one in pg_temp of this session, which is in a session of the default shard: a statement that runs elsewhere cannot name it", name).
-		WithHint("write the schema of another type of that name; or use two statements, of which the one that names the type reads whole and reference tables only")
+		WithHint("Write the schema of another type of that name; or use two statements, of which the one that names the type reads unsharded and reference tables only.")
 }
 
 // tempTyped refuses a statement that names a type in pg_temp, if it does not run where that is.
@@ -423,7 +423,7 @@ func (b *shardConns) freeTypeName(name string) error {
 	}
 	if len(res.Rows) > 0 {
 		return sqlstate.Refusal("CLV-0814", "a type in pg_temp cannot have the name of the type %s, which it would hide", res.Rows[0][0].String).
-			WithHint("give it another name")
+			WithHint("Give it another name.")
 	}
 	return nil
 }

@@ -126,12 +126,12 @@ func (p *planning) hidden(st *planner.Statement) error {
 	}
 	if st.Cursor != nil && st.Cursor.Hold && st.Kind != planner.Several && st.Kind != planner.OneShard {
 		return sqlstate.Refusal("CLV-0809", "a WITH HOLD cursor over what may be a temporary table is not supported").
-			WithHint("declare it without HOLD and read it inside the transaction")
+			WithHint("Declare it without HOLD and read it inside the transaction.")
 	}
 	for _, t := range st.Tables {
 		if p.shards.temps.isRelation(t.Name) {
 			return sqlstate.Refusal("CLV-0810", "table %s has the name of a temporary table of this session", t.QualifiedName()).
-				WithHint("drop the temporary table, or give it another name")
+				WithHint("Drop the temporary table, or give it another name.")
 		}
 	}
 	return p.shards.temps.refuseTyped(st)
@@ -164,7 +164,7 @@ func (p *planning) mayCallTemp() error {
 				return err
 			}
 			return sqlstate.Refusal("CLV-0811", "a function that this session made in pg_temp cannot be called any more: %s", sqlstate.As(err).Message).
-				WithHint("DISCARD ALL, and make the functions again")
+				WithHint("Run DISCARD ALL, and make the functions again.")
 		}
 	}
 	return nil
@@ -270,7 +270,7 @@ func (x *prepared) prepare(s *statement, relay bool) (string, error) {
 
 // readable refuses a statement that has to be read under the settings of its Parse where that cannot be done.
 func (x *prepared) readable(s *statement) error {
-	const hint = "prepare it again, or give the values as parameters"
+	const hint = "Prepare it again, or give the values as parameters."
 	switch {
 	case x.gucs.Settings.ReadsAs(s.parsed) || !executor.MayRead(s.text):
 	case x.gucs.Settings.ReadsAsExceptTimes(s.parsed) && planner.ReadAlike(s.text):

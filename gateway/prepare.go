@@ -48,7 +48,7 @@ func (x *commands) prepareSQL(st *planner.Statement) error {
 	}
 	if !routed(s.plan) && !settings.OnlySets(s.plan) {
 		return sqlstate.Refusal("CLV-1109", "PREPARE takes only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES").
-			WithHint("run the statement without PREPARE")
+			WithHint("Run the statement without PREPARE.")
 	}
 	if err := x.statements.Room(len(s.text)); err != nil {
 		return err
@@ -284,7 +284,7 @@ func (x *prepared) executeArgs(st *planner.Statement, formats []byte) (*statemen
 	}
 	if !routed(s.plan) && !settings.OnlySets(s.plan) {
 		return nil, nil, sqlstate.Refusal("CLV-1110", "EXECUTE of this kind of statement is not supported").
-			WithHint("run the statement without PREPARE")
+			WithHint("Run the statement without PREPARE.")
 	}
 	if err := x.allowed(s.plan); err != nil {
 		return nil, nil, err
@@ -491,7 +491,7 @@ func (x *prepared) portal(name []byte) (*portal, error) {
 	if p.conn != nil && p.conn != x.pipe.Conn {
 		if p.conn != x.tx.conn {
 			return nil, sqlstate.Refusal("CLV-1020", "the portal is on a shard that other messages have left since").
-				WithHint("fetch all its rows before going to another shard, or use one transaction per shard")
+				WithHint("Fetch all its rows before going to another shard, or use one transaction per shard.")
 		}
 		if err := x.leave(); err != nil {
 			return nil, err

@@ -407,7 +407,7 @@ func (x *unitRun) used(u use) {
 
 func elsewhere(shard, bound, what string) error {
 	e := sqlstate.Refusal("CLV-1018", "%s is on shard %s, but this statement belongs to shard %s", what, bound, shard).
-		WithHint("end the transaction first, or keep each transaction to keys of one shard; EXPLAIN (ROUTE) shows where a statement goes")
+		WithHint("End the transaction first, or keep each transaction to keys of one shard; EXPLAIN (ROUTE) shows where a statement goes.")
 	e.Shard = shard
 	return e
 }
@@ -567,7 +567,7 @@ func (x *unitRun) conversed(f flight, o executor.Outcome, err error) (executor.O
 	}
 	if onSeveral(c) && (o.Err.Code == sqlstate.UndefinedTable && x.shards.temps.named(o.Err.Message) || strings.HasPrefix(o.Err.Message, "function pg_temp.")) {
 		return o, sqlstate.Refusal("CLV-0812", "a temporary object in a transaction over several shards is not supported").
-			WithHint("read it before the transaction, or in one whose first statement reads it")
+			WithHint("Read it before the transaction, or in one whose first statement reads it.")
 	}
 	if x.shards.forgotten(o.Err) {
 		return o, errForgotten()

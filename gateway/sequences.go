@@ -279,7 +279,7 @@ func (x *prepared) fillArgs(s *statement, rest []byte) ([]byte, error) {
 		return nil, pgbackend.Unsupplied(own, s.name, st.Params)
 	case len(s.oids) > st.Params:
 		return nil, sqlstate.Refusal("CLV-1106", "the statement is declared with more parameters than it has").
-			WithHint("declare the types of its own parameters only")
+			WithHint("Declare the types of its own parameters only.")
 	case own+len(st.Fill.Values) > most:
 		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d parameters and %d values that the router makes are more than the protocol's %d", own, len(st.Fill.Values), most).
 			WithHint("insert fewer rows at a time, or use the simple protocol")
@@ -399,7 +399,7 @@ func (b *shardConns) forgotten(said *sqlstate.Error) bool {
 
 func errForgotten() error {
 	return sqlstate.Refusal("CLV-0503", "the values that nextval() gave in this session are not known any more: the connection to the default shard that knew them is gone, or serves another session").
-		WithHint("use INSERT ... RETURNING, or ask in the transaction that inserts")
+		WithHint("Use INSERT ... RETURNING, or ask in the transaction that inserts.")
 }
 
 // lastOwn is lastval() of a session that may have taken its last value from a
@@ -417,7 +417,7 @@ func (x *prepared) lastOwn(last int64, known bool) (int64, error) {
 		return 0, errNoLastval()
 	case known && (x.sequences.before || inTx):
 		return 0, sqlstate.Refusal("CLV-0504", "lastval() is not certain: a statement since may have taken a value from a sequence of the default shard's own").
-			WithHint("use INSERT ... RETURNING, or currval('name')")
+			WithHint("Use INSERT ... RETURNING, or currval('name').")
 	}
 	x.srv.ex.KeepCounters()
 	c := at

@@ -533,7 +533,7 @@ func (x *commands) setTransaction(st *planner.Statement) error {
 func (x *commands) relayModes(text string, own bool) error {
 	if x.tx.schema != nil {
 		return sqlstate.Refusal("CLV-1017", "SET TRANSACTION after a schema change is not supported").
-			WithHint("give the options with BEGIN")
+			WithHint("Give the options with BEGIN.")
 	}
 	if x.tx.lost {
 		return inFailed()

@@ -135,7 +135,7 @@ func (x *unitRun) reachSeveral(u use) error {
 	}
 	if n := x.tx.saves.Len(); n > 0 && x.tx.saves.At(n-1).modes < len(x.tx.modes) {
 		return sqlstate.Refusal("CLV-1019", "SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
-			WithHint("give the options with BEGIN")
+			WithHint("Give the options with BEGIN.")
 	}
 	o := several.Options{Block: x.tx.block(), Base: x.gucs.Before}
 	if x.tx.conn != nil {

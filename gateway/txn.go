@@ -246,7 +246,7 @@ func (x *commands) control(st *planner.Statement) error {
 	case "constraints":
 		return x.setConstraints(st)
 	}
-	return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
+	return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("Use BEGIN, COMMIT, ROLLBACK and SAVEPOINT.")
 }
 
 func (x *commands) begin(st *planner.Statement) error {
@@ -531,7 +531,7 @@ func (x *commands) setConstraints(st *planner.Statement) error {
 		return inFailed()
 	case t.schema != nil:
 		return sqlstate.Refusal("CLV-1021", "SET CONSTRAINTS is not supported after a schema change").
-			WithHint("commit the schema change first")
+			WithHint("Commit the schema change first.")
 	case len(t.modes) >= x.srv.limits.DeferredMax:
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d SET TRANSACTION and SET CONSTRAINTS", len(t.modes))
 	}

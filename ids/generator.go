@@ -316,7 +316,7 @@ func decode(rec shardmap.Record, into any) error {
 
 func noRecords(what string) error {
 	return sqlstate.Refusal("CLV-0501", "%s needs a directory that keeps records, which this router's does not", what).
-		WithHint("run the router with a directory: cleave router --directory ...")
+		WithHint("Run the router with a directory (cleave router --directory).")
 }
 
 // unreachable is the error when the directory does not answer.

@@ -81,7 +81,7 @@ func parseTimestamp(t Type, s []byte) (int64, error) {
 	if t == Timestamptz {
 		if !m.hasZone {
 			return 0, sqlstate.Refusal("CLV-0101", "the timestamptz %s has no time zone, so its meaning depends on the session's TimeZone, which the router does not evaluate", quoteShort(s)).
-				WithHint("add the offset, as in '2000-01-31 12:00:00+00'")
+				WithHint("Add the offset, as in '2000-01-31 12:00:00+00'.")
 		}
 		n -= int64(m.zone) * 1000000
 	}
@@ -109,7 +109,7 @@ func unclear(t Type, s []byte) error {
 		example = "'2000-01-31 12:00:00+00'"
 	}
 	return sqlstate.Refusal("CLV-0102", "%s as a %s is not in ISO form, so its meaning may depend on the session's settings", quoteShort(s), t).
-		WithHint("write it as %s", example)
+		WithHint("Write it as %s.", example)
 }
 
 // scanMoment reads YYYY-MM-DD, optionally a time HH:MM[:SS[.fraction]] after

@@ -183,7 +183,7 @@ func parseInt(t Type, s []byte) (int64, error) {
 	}
 	if newInteger(body) {
 		return 0, sqlstate.Refusal("CLV-0103", "the spelling %s of a number has a meaning only since PostgreSQL 16", quoteShort(s)).
-			WithHint("write the number in decimal digits alone")
+			WithHint("Write the number in decimal digits alone.")
 	}
 	var n uint64
 	over := false

@@ -143,16 +143,16 @@ func init() {
 		}
 	}
 	refuse("equal numbers have several forms (0 and -0, NaN), so the position would not follow from the key",
-		"use bigint, or text for decimal numbers", "real", "float4", "double precision", "float8", "float")
+		"Use bigint, or text for decimal numbers.", "real", "float4", "double precision", "float8", "float")
 	refuse("equal numbers have several forms (1 and 1.0), so the position would not follow from the key",
-		"use bigint, or text for decimal numbers", "numeric", "decimal", "dec", "money")
+		"Use bigint, or text for decimal numbers.", "numeric", "decimal", "dec", "money")
 	refuse("its values are compared without their trailing spaces",
-		"use text or character varying", "character", "char", "bpchar", "nchar", "national character", "national char")
-	refuse("its equality is not that of the bytes", "use text, and store lower(value)", "citext")
+		"Use text or character varying.", "character", "char", "bpchar", "nchar", "national character", "national char")
+	refuse("its equality is not that of the bytes", "Use text, and store lower(value).", "citext")
 	refuse("it is a column definition, not a type, and its numbers would repeat across shards",
-		"use smallint, integer or bigint", "smallserial", "serial2", "serial", "serial4", "bigserial", "serial8")
-	refuse("equal values have several forms", "use bigint or text", "interval", "time with time zone", "timetz", "json", "jsonb", "xml")
-	refuse("its order and hash are not proven equal in router and shard yet", "use text, bigint or bytea",
+		"Use smallint, integer or bigint.", "smallserial", "serial2", "serial", "serial4", "bigserial", "serial8")
+	refuse("equal values have several forms", "Use bigint or text.", "interval", "time with time zone", "timetz", "json", "jsonb", "xml")
+	refuse("its order and hash are not proven equal in router and shard yet", "Use text, bigint or bytea.",
 		"time", "time without time zone", "inet", "cidr", "macaddr", "macaddr8", "oid", "name", `"char"`, "bit", "bit varying", "varbit")
 }
 
@@ -194,7 +194,7 @@ func ParseColumnType(name string) (Type, Modifier, error) {
 			WithHint("%s", why[1])
 	}
 	return 0, NoModifier, sqlstate.Refusal("CLV-0105", "a column of type %s cannot be a shard key: its hash and order are not known to the router", strings.TrimSpace(name)).
-		WithHint("use smallint, integer, bigint, text, character varying, uuid, date, timestamp, timestamptz, bytea or boolean")
+		WithHint("Use smallint, integer, bigint, text, character varying, uuid, date, timestamp, timestamptz, bytea or boolean.")
 }
 
 // splitModifier lower-cases a name, takes "pg_catalog." and one number in

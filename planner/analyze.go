@@ -87,7 +87,7 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 	case r.table == nil:
 		if to.st.DDL == nil && to.typer.clusterSequence(v) != nil {
 			fail(sqlstate.Refusal("CLV-0505", "reading the sequence %s as a table is not supported: the routers have its values", name).
-				WithHint("SELECT * FROM cleave.sequences"))
+				WithHint("Run SELECT * FROM cleave.sequences."))
 		}
 		to.unknown, to.unknownAt, to.st.Strange = name, v.GetLocation(), true
 	default:
@@ -99,7 +99,7 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 			}
 			if to.sharded != "" && to.st.Keyspace != r.table.Keyspace {
 				to.second.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, r.table.Keyspace).
-					WithHint("declare them with the same cleave.keyspace to have them colocated, or use them in two statements"))
+					WithHint("Declare them with the same cleave.keyspace to have them colocated, or use them in two statements."))
 			}
 			if to.sharded == "" {
 				ks, ok := to.typer.snap.Keyspace(r.table.Keyspace)
@@ -170,7 +170,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		// SHARE conflicts with nothing else.
 		if (a.sharded != "" || a.reference != "") && v.LockStmt.Mode != accessShare {
 			fail(sqlstate.Refusal("CLV-1022", "LOCK TABLE on a sharded or reference table would lock it on one shard only").
-				WithHint("lock the rows that you need with SELECT ... FOR UPDATE"))
+				WithHint("Lock the rows that you need with SELECT ... FOR UPDATE."))
 		}
 		st.Kind = DefaultShard
 	case *pg.Node_VacuumStmt:
@@ -273,7 +273,7 @@ func (a *analyzer) finish() {
 	if st.Kind == DDLKind {
 		if a.virtual != "" {
 			fail(sqlstate.Refusal("CLV-0219", "a table cannot be created from %s, which is answered by the router", a.virtual).
-				WithHint("read it in a statement of its own"))
+				WithHint("Read it in a statement of its own."))
 		}
 		if a.sharded != "" {
 			a.createFrom()
@@ -283,26 +283,26 @@ func (a *analyzer) finish() {
 	st.Numbers = a.numbers || a.preferDefault
 	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
 		a.second.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the OIDs of tables and types differ between shards", a.number, a.sharded, a.reference).
-			WithHint("name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own"))
+			WithHint("Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own."))
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
 		a.second.refuseBoth(sqlstate.Refusal("CLV-1023", "%s() in a statement on the table %s%s would run on its shards: all advisory locks and notifications are the default shard's", a.advisory, a.sharded, a.virtual).
-			WithHint("call it in a statement of its own"))
+			WithHint("Call it in a statement of its own."))
 	}
 	if a.largeObject != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
 		a.second.refuseBoth(sqlstate.Refusal("CLV-0221", "%s() in a statement on the table %s%s%s: large objects are on the default shard", a.largeObject, a.sharded, a.virtual, a.reference).
-			WithHint("call it in a statement of its own, with the number of the object"))
+			WithHint("Call it in a statement of its own, with the OID of the object."))
 	}
 	if a.temporaryCall != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
 		a.second.refuseBoth(sqlstate.Refusal("CLV-0815", "%s() in a statement on the table %s%s%s: functions in pg_temp are in a session of the default shard", a.temporaryCall, a.sharded, a.virtual, a.reference).
-			WithHint("call it in a statement of its own"))
+			WithHint("Call it in a statement of its own."))
 	}
 	switch {
 	case a.virtual != "":
 		for _, other := range []string{a.sharded, a.whole, a.catalog, a.unknown, a.reference} {
 			if other != "" {
 				fail(sqlstate.Refusal("CLV-0222", "table %s is answered by the router and cannot be joined with %s", a.virtual, other).
-					WithHint("read it in a statement of its own"))
+					WithHint("Read it in a statement of its own."))
 			}
 		}
 		if a.changes || a.locks {
@@ -316,12 +316,12 @@ func (a *analyzer) finish() {
 		for _, other := range []string{a.whole, a.catalog} {
 			if other != "" {
 				a.second.refuseOne(sqlstate.Refusal("CLV-0223", "table %s is sharded and %s is on the default shard only", a.sharded, other).
-					WithHint("use them in two statements, or declare %s as a reference table", other))
+					WithHint("Use them in two statements, or declare %s as a reference table.", other))
 			}
 		}
 		if a.sequence != "" {
 			a.second.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", a.sequence, a.sharded).
-				WithHint("get the value in a statement of its own: SELECT %s(...)", a.sequence))
+				WithHint("Get the value in a statement of its own: SELECT %s(...).", a.sequence))
 		}
 		st.Kind = OneShard
 		if a.second != nil {
@@ -339,7 +339,7 @@ func (a *analyzer) finish() {
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference {
 			a.second.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("its rows would have to change on every shard at once"))
+				WithHint("Its rows would have to change on every shard at once."))
 			if a.second != nil {
 				st.Kind = Several
 			}
@@ -538,12 +538,12 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 	default:
 		fail(sqlstate.Refusal("CLV-0226", "EXPLAIN of this statement is not supported").
-			WithHint("explain the query itself, or use EXPLAIN (ROUTE)"))
+			WithHint("Explain the query itself, or use EXPLAIN (ROUTE)."))
 	}
 	a.query(e.Query)
 	a.finish()
 	if a.st.Kind == DDLKind || a.st.Kind == Virtual {
-		fail(sqlstate.Refusal("CLV-0227", "EXPLAIN of this statement is not supported").WithHint("use EXPLAIN (ROUTE)"))
+		fail(sqlstate.Refusal("CLV-0227", "EXPLAIN of this statement is not supported").WithHint("Use EXPLAIN (ROUTE)."))
 	}
 	a.st.Explained.Tag, a.st.Explained.ReturnsRows = a.st.Tag, a.st.ReturnsRows
 	a.st.Tag, a.st.ReturnsRows = "EXPLAIN", true
@@ -569,7 +569,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		st.Tag, st.ReturnsRows = "COPY", false
 		a.finish()
 		if st.Kind == Virtual || st.Kind == DDLKind {
-			fail(sqlstate.Refusal("CLV-0407", "COPY of this query is not supported").WithHint("run the query by itself"))
+			fail(sqlstate.Refusal("CLV-0407", "COPY of this query is not supported").WithHint("Run the query by itself."))
 		}
 		if st.Kind == Several && st.Plan != nil {
 			a.writePlans().planCopyQuery(c)
@@ -598,9 +598,9 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		a.walk(c.WhereClause, &walker{sc: &scope{}, subs: &subs})
 	}
 	if a.sharded != "" {
-		hint := "insert the rows with INSERT"
+		hint := "Insert the rows with INSERT."
 		if !c.IsFrom {
-			hint = "use COPY (SELECT ... WHERE shard key = ...) TO STDOUT"
+			hint = "Use COPY (SELECT ... WHERE shard key = ...) TO STDOUT."
 		}
 		a.second.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", a.sharded).WithHint("%s", hint))
 	}
@@ -618,7 +618,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		a.dispatch()
 	}
 	if st.Kind == Virtual {
-		fail(sqlstate.Refusal("CLV-0409", "COPY of %s is not supported", a.virtual).WithHint("read it with SELECT"))
+		fail(sqlstate.Refusal("CLV-0409", "COPY of %s is not supported", a.virtual).WithHint("Read it with SELECT."))
 	}
 	if st.Kind != Several {
 		st.Kind = DefaultShard

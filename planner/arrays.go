@@ -178,7 +178,7 @@ func textElements(b []byte) (values [][]byte, spans [][2]int, err error) {
 	if i == len(b) || b[i] != '{' {
 		// Bounds in front ([2:3]={1,2}) are not read here: the server says what it is.
 		return nil, nil, sqlstate.Refusal("CLV-0106", "an array parameter of the shard key is written in a form that the router does not read").
-			WithHint("write it as {1,2,3}")
+			WithHint("Write it as {1,2,3}.")
 	}
 	depth := 0
 	for {

@@ -68,7 +68,7 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 		noTime("the statement")
 	}
 	fail(sqlstate.Refusal("CLV-0603", "the statement casts texts to times, and in a transaction over several shards each shard could read words among them by its own clock").
-		WithHint("run the statement in a transaction of its own"))
+		WithHint("Run the statement in a transaction of its own."))
 	return "", false, nil
 }
 
@@ -131,7 +131,7 @@ func explainRuns(e *pg.ExplainStmt) bool {
 // noTime refuses what would see another time than the transaction's.
 func noTime(what string) {
 	fail(sqlstate.Refusal("CLV-0604", "%s depends on the time at which the transaction began, and in a transaction over several shards each shard's own began at another", what).
-		WithHint("pass the time as a parameter, or run the statement in a transaction of its own"))
+		WithHint("Pass the time as a parameter, or run the statement in a transaction of its own."))
 }
 
 // elsewhereTimed refuses functions and views that take the time where the text does not show it.
@@ -192,7 +192,7 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 		r := a.relation(v)
 		if r.table == nil && !isTemp(v) {
 			fail(sqlstate.Refusal("CLV-0605", "the table %s is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard", sqltext.QuoteName(r.schema, r.name)).
-				WithHint("write to it in a transaction of its own"))
+				WithHint("Write to it in a transaction of its own."))
 		}
 		return r.table
 	}
@@ -255,7 +255,7 @@ func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 		width := widthOf(sel)
 		if width < 0 {
 			fail(sqlstate.Refusal("CLV-0606", "an INSERT of SELECT * without a list of columns into %s may leave out columns whose defaults depend on the time at which the transaction began, which is another on each shard", sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("name the columns"))
+				WithHint("Name the columns."))
 		}
 		cols = columnNames(t)
 		cols = cols[:min(len(cols), width)]

@@ -301,7 +301,7 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 	case *pg.Node_AConst:
 		if s := v.AConst.GetSval(); s != nil && reads == wordsParts && holdsWord(s.Sval) {
 			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", sqltext.QuoteString(s.Sval), own.QualifiedName()).
-				WithHint("cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word"))
+				WithHint("Cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word."))
 		}
 		return n
 	case *pg.Node_ParamRef:
@@ -314,8 +314,8 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 func timedCallError(own *shardmap.Function) *sqlstate.Error {
 	if own.Casts == castsMade {
 		return sqlstate.Refusal("CLV-0608", "function %s() makes texts and casts them to times, which each shard could read by its own clock as words for the time", own.QualifiedName()).
-			WithHint("cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word")
+			WithHint("Cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word.")
 	}
 	return sqlstate.Refusal("CLV-0609", "function %s() uses the time at which the transaction began, of which each shard has its own", own.QualifiedName()).
-		WithHint("give it now() as an argument, and leave out none")
+		WithHint("Give it now() as an argument, and leave out none.")
 }

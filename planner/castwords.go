@@ -414,7 +414,7 @@ func (g *wordGuard) wholeRow(c *pg.TypeCast) bool {
 	}
 	if fields, known := g.rowReads(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: c}}); !known || len(fields) > 0 {
 		fail(sqlstate.Refusal("CLV-0610", "the columns that ROW(t.*) stands for are cast to a type that may read words for the time, which each shard would read by its own clock").
-			WithHint("name the columns: ROW(t.a, t.b)"))
+			WithHint("Name the columns: ROW(t.a, t.b)."))
 	}
 	return true
 }
@@ -492,7 +492,7 @@ func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 	switch {
 	case rows && !builtin, windows && (queries || g.isVolatile(n)):
 		fail(sqlstate.Refusal("CLV-0611", "a value that each shard could read as a word for the time by its own clock is cast where that cannot be looked at").
-			WithHint("compute it in a subquery of FROM, and cast the subquery's column"))
+			WithHint("Compute it in a subquery of FROM, and cast the subquery's column."))
 	case rows:
 		return marked(plain(), reads) // a function that gives rows may not stand in CASE
 	case queries || g.isVolatile(n): // it is to be run once
@@ -581,5 +581,5 @@ func (ns *namespace) anyClock() bool {
 // RefuseCastWord is the refusal of a text that CastWord found.
 func RefuseCastWord(text string) *sqlstate.Error {
 	return sqlstate.Refusal("CLV-0612", "the text %s, cast to a time, has a word for the time, which each shard would read by its own clock", sqltext.QuoteString(text)).
-		WithHint("write the time into such rows before: UPDATE ... SET column = now()::text WHERE column = 'now'; or leave the cast out for them: CASE WHEN column = 'now' THEN now() ELSE column::timestamptz END")
+		WithHint("Write the time into such rows before: UPDATE ... SET column = now()::text WHERE column = 'now'; or leave the cast out for them: CASE WHEN column = 'now' THEN now() ELSE column::timestamptz END.")
 }

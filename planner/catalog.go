@@ -77,7 +77,7 @@ var sharedState = map[string]string{
 func refuseShared(name string) {
 	if what := sharedState[name]; what != "" {
 		fail(sqlstate.Refusal("CLV-0916", "%s shows %s of a shard's conversation, which sessions share", name, what).
-			WithHint("SELECT * FROM cleave.sessions shows what sessions do"))
+			WithHint("SELECT * FROM cleave.sessions shows what sessions do."))
 	}
 }
 
@@ -167,7 +167,7 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 		}
 		if len(system) > 0 && showsWhole(n, r.rel) {
 			fail(sqlstate.Refusal("CLV-0917", "the system column %s beside all columns of %s is not supported", system[0], r.name).
-				WithHint("name the columns"))
+				WithHint("Name the columns."))
 		}
 		columns := "*"
 		switch {

@@ -58,7 +58,7 @@ func clockDefault(c *shardmap.Column) *pg.Node {
 	e := usesClockText(c.Clocked)
 	if e == nil {
 		fail(sqlstate.Refusal("CLV-0613", "the default of column %s is not known well enough to be given on several shards at once", sqltext.QuoteIdent(c.Name)).
-			WithHint("give the column's value"))
+			WithHint("Give the column's value."))
 	}
 	return e
 }

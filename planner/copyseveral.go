@@ -100,12 +100,12 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		wp.clocked(sqltree.Clone(n))
 		if wp.second.clock {
 			fail(sqlstate.Refusal("CLV-0410", "the transaction's time in WHERE of a COPY to several shards is not supported").
-				WithHint("write the time as a constant"))
+				WithHint("Write the time as a constant."))
 		}
 		wp.second.clock = before
 		if t.Kind == shardmap.Reference && wp.isVolatile(n) {
 			fail(sqlstate.Refusal("CLV-0411", "a volatile function in WHERE of a COPY to the reference table %s could choose other rows on each shard", sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("copy all rows, and delete some afterwards"))
+				WithHint("Copy all rows, and delete some afterwards."))
 		}
 	}
 	from := sqltree.Clone(n).GetCopyStmt()
@@ -121,7 +121,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 			expr := clockDefault(col)
 			if wp.differsByRow(expr) {
 				fail(sqlstate.Refusal("CLV-0614", "the default of column %s depends on the transaction's time and is another for each row", sqltext.QuoteIdent(col.Name)).
-					WithHint("give the column in the COPY"))
+					WithHint("Give the column in the COPY."))
 			}
 			text := wp.written(sqltree.SelectOf([]*pg.Node{wp.clocked(expr)}, nil, nil))
 			p.Timed, p.MadeFor = append(p.Timed, "("+strings.TrimPrefix(text, "SELECT ")+")::"+col.Type), append(p.MadeFor, col)
@@ -129,7 +129,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		}
 		if p.HasDefault && len(clockColumns(t)) > 0 {
 			fail(sqlstate.Refusal("CLV-0412", "the option DEFAULT of COPY is not supported over several shards for a table with a default that depends on the transaction's time").
-				WithHint("leave the option out, and give the values"))
+				WithHint("Leave the option out, and give the values."))
 		}
 		from.Attlist = append(made, from.Attlist...)
 		if t.Kind == shardmap.Reference {
@@ -153,7 +153,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 			if at < 0 {
 				if at = slices.IndexFunc(p.MadeFor, func(g *shardmap.Column) bool { return g.Name == k }); at < 0 {
 					fail(sqlstate.Refusal("CLV-0413", "COPY has no column %s, of the shard key of table %s", sqltext.QuoteIdent(k), sqltext.QuoteName(t.Schema, t.Name)).
-						WithHint("name it in the column list, and give its values"))
+						WithHint("Name it in the column list, and give its values."))
 				}
 				at = -1 - at
 			}
@@ -264,13 +264,13 @@ func copyFormat(f *CopyFormat, options []*pg.Node) {
 		case "utf8", "unicode":
 		default:
 			fail(sqlstate.Refusal("CLV-0414", "COPY in the encoding %s is not supported over several shards", sqltext.QuoteString(e.GetString_().GetSval())).
-				WithHint("send the data as UTF8"))
+				WithHint("Send the data as UTF8."))
 		}
 	}
 	for _, name := range []string{"freeze", "on_error", "reject_limit"} {
 		if _, ok := get[name]; ok {
 			fail(sqlstate.Refusal("CLV-0415", "the option %s of COPY is not supported over several shards", strings.ToUpper(name)).
-				WithHint("leave it out"))
+				WithHint("Leave it out."))
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 	if create.Kind == shardmap.Sharded {
 		if c.OfTypename != nil || c.Partspec != nil || c.Partbound != nil || len(c.InhRelations) > 0 {
 			fail(sqlstate.Refusal("CLV-0918", "a sharded table cannot inherit, be partitioned or be made from a type yet").
-				WithHint("write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF"))
+				WithHint("Write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF."))
 		}
 		d.keyspace = ch.declaredKeyspace(c, o)
 	} else {
@@ -168,12 +168,12 @@ func (ns *namespace) like(l *pg.TableLikeClause) []shardmap.Column {
 	t := ns.relation(l.Relation).table
 	if t == nil || t.Kind == shardmap.Whole {
 		fail(sqlstate.Refusal("CLV-0921", "a sharded or reference table LIKE a table that is not on every shard is not supported").
-			WithHint("write the columns out"))
+			WithHint("Write the columns out."))
 	}
 	for _, c := range t.Columns {
 		if c.Identity != "" && l.Options&(defaults|identity) != 0 {
 			fail(sqlstate.Refusal("CLV-0922", "LIKE with the defaults of %s, which has the identity column %s, is not supported", t.QualifiedName(), sqltext.QuoteIdent(c.Name)).
-				WithHint("EXCLUDING DEFAULTS EXCLUDING IDENTITY, or write the columns out"))
+				WithHint("Write EXCLUDING DEFAULTS EXCLUDING IDENTITY, or write the columns out."))
 		}
 	}
 	return t.Columns
@@ -217,7 +217,7 @@ func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 				fail(err)
 			}
 			if len(col.TypeName.GetArrayBounds()) > 0 {
-				fail(sqlstate.Refusal("CLV-0923", "an array cannot be a shard key").WithHint("use a column of a plain type"))
+				fail(sqlstate.Refusal("CLV-0923", "an array cannot be a shard key").WithHint("Use a column of a plain type."))
 			}
 			if col.CollClause != nil && keytype.IsText(t) {
 				switch names := sqltree.Strings(col.CollClause.Collname); strings.Join(names, ".") {
@@ -341,7 +341,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		ch.expressions([]*pg.Node{x.RawExpr})
 		if ch.sequence != "" && spread {
 			fail(sqlstate.Refusal("CLV-0506", "the default calls %s() of a sequence that is not the cluster's: each shard would count by itself", ch.sequence).
-				WithHint("make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone"))
+				WithHint("Make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone."))
 		}
 		ch.sequence = before
 		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && spread {
@@ -349,14 +349,14 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 				if f, ok := m.(*pg.FuncCall); ok {
 					if own := ch.timedFunction(f); own != nil {
 						fail(sqlstate.Refusal("CLV-0615", "the default calls %s(), which uses the time at which the transaction began, of which each shard has its own", own.QualifiedName()).
-							WithHint("give it now() as an argument, or write its expression"))
+							WithHint("Give it now() as an argument, or write its expression."))
 					}
 				}
 				return true
 			})
 			if serverdependent.UsesShardState(x.RawExpr) {
 				fail(sqlstate.Refusal("CLV-0924", "the default says something of one shard's session, or the time at which it began its part of a statement").
-					WithHint("now() is one time for all shards"))
+					WithHint("now() is one time for all shards."))
 			}
 		}
 		if x.Contype != pg.ConstrType_CONSTR_CHECK && spread {
@@ -371,7 +371,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		}
 		if x.Contype == pg.ConstrType_CONSTR_GENERATED && d.isKey(column) {
 			fail(sqlstate.Refusal("CLV-0926", "a generated column cannot be a shard key: its value is not in the INSERT").
-				WithHint("make it a plain column and write its value"))
+				WithHint("Make it a plain column and write its value."))
 		}
 	case pg.ConstrType_CONSTR_IDENTITY: // see generate
 	case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
@@ -425,7 +425,7 @@ func (d *declaration) unique(cols []string, what string) {
 				of = " (" + strings.Join(cols, ", ") + ")"
 			}
 			fail(sqlstate.Refusal("CLV-0927", "%s%s of table %s does not include the shard key column %s, so two shards could hold equal rows", what, of, sqltext.QuoteName(d.name.Schema, d.name.Name), sqltext.QuoteIdent(k)).
-				WithHint("add %s to it", sqltext.QuoteIdent(k)))
+				WithHint("Add %s to it.", sqltext.QuoteIdent(k)))
 		}
 	}
 }
@@ -455,18 +455,18 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 			return
 		}
 		fail(sqlstate.Refusal("CLV-0928", "a foreign key to %s, which is on the default shard only, cannot be checked on the other shards", other).
-			WithHint("declare %s as a reference table, or leave the foreign key out", other))
+			WithHint("Declare %s as a reference table, or leave the foreign key out.", other))
 	default:
 		if d.kind != shardmap.Sharded || r.table.Keyspace != d.keyspace {
 			fail(sqlstate.Refusal("CLV-0929", "a foreign key to %s, whose rows are on other shards, cannot be checked", other).
-				WithHint("put both tables in one keyspace with equal shard keys"))
+				WithHint("Put both tables in one keyspace with equal shard keys."))
 		}
 		key = r.table.ShardKey
 	}
 	ref := sqltree.Strings(x.PkAttrs)
 	if len(ref) == 0 {
 		fail(sqlstate.Refusal("CLV-0930", "a foreign key between sharded tables has to name the columns that it references").
-			WithHint("write REFERENCES %s (column, ...)", other))
+			WithHint("Write REFERENCES %s (column, ...).", other))
 	}
 	for i := range d.key {
 		matched := false
@@ -475,19 +475,19 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 		}
 		if !matched {
 			fail(sqlstate.Refusal("CLV-0931", "the foreign key to %s does not match shard key with shard key, so the referenced row could be on another shard", other).
-				WithHint("include %s in the foreign key, referencing the shard key of %s", sqltext.QuoteIdent(d.key[i]), other))
+				WithHint("Include %s in the foreign key, referencing the shard key of %s.", sqltext.QuoteIdent(d.key[i]), other))
 		}
 	}
 	for _, c := range sqltree.Strings(x.FkDelSetCols) {
 		if d.isKey(c) {
 			fail(sqlstate.Refusal("CLV-0932", "ON DELETE SET NULL or SET DEFAULT would change the shard key").
-				WithHint("use ON DELETE CASCADE or leave the shard key column out of the list"))
+				WithHint("Use ON DELETE CASCADE or leave the shard key column out of the list."))
 		}
 	}
 	const setNull, setDefault = "n", "d"
 	if x.FkUpdAction == setNull || x.FkUpdAction == setDefault || (x.FkDelAction == setNull || x.FkDelAction == setDefault) && len(x.FkDelSetCols) == 0 {
 		fail(sqlstate.Refusal("CLV-0933", "a foreign key action of SET NULL or SET DEFAULT would change the shard key").
-			WithHint("use CASCADE, RESTRICT or NO ACTION"))
+			WithHint("Use CASCADE, RESTRICT or NO ACTION."))
 	}
 }
 
@@ -497,7 +497,7 @@ func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 		return
 	}
 	if c.Query.GetSelectStmt() == nil {
-		fail(sqlstate.Refusal("CLV-1112", "CREATE TABLE AS EXECUTE is not supported").WithHint("write the query out"))
+		fail(sqlstate.Refusal("CLV-1112", "CREATE TABLE AS EXECUTE is not supported").WithHint("Write the query out."))
 	}
 	if a.createSpread(c) {
 		return
@@ -555,7 +555,7 @@ func (ch *schemaChange) createIndex(x *pg.IndexStmt) {
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", ch.spread(), names, x.Concurrent
 	if x.Concurrent && ch.spread() && x.Idxname == "" {
 		st.DDL.Refused = sqlstate.Refusal("CLV-0934", "CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one").
-			WithHint("name the index")
+			WithHint("Name the index.")
 	}
 	if x.Idxname != "" {
 		st.DDL.Index = &TableName{Name: x.Idxname}
@@ -610,7 +610,7 @@ func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
 	table, names := ch.altered(t.Relation, "ALTER TABLE")
 	if t.Cmds[0].GetAlterTableCmd().GetDef().GetPartitionCmd().GetConcurrent() {
 		st.DDL.Concurrent, st.DDL.Refused = true, sqlstate.Refusal("CLV-0935", "DETACH PARTITION ... CONCURRENTLY is not supported").
-			WithHint("leave CONCURRENTLY out")
+			WithHint("Leave CONCURRENTLY out.")
 	}
 	if table == nil {
 		return
@@ -628,7 +628,7 @@ func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
 // rows would have to know of them.
 func refuseRowSecurity() {
 	fail(sqlstate.Refusal("CLV-0936", "row level security is not supported through the router").
-		WithHint("put the condition into the statements, or into a view; with auth: passthrough, policies that are made on each shard directly hold (docs/security.md)"))
+		WithHint("Put the condition into the statements, or into a view; with auth: passthrough, policies that are made on each shard directly hold (docs/security.md)."))
 }
 
 func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
@@ -648,19 +648,19 @@ func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	case pg.AlterTableType_AT_DropColumn, pg.AlterTableType_AT_DropNotNull:
 		if d.isKey(c.Name) {
 			fail(sqlstate.Refusal("CLV-0937", "column %s is the shard key of table %s", sqltext.QuoteIdent(c.Name), table).
-				WithHint("create a table with another shard key and copy the rows"))
+				WithHint("Create a table with another shard key and copy the rows."))
 		}
 	case pg.AlterTableType_AT_AlterColumnType:
 		if d.isKey(c.Name) {
 			fail(sqlstate.Refusal("CLV-0938", "the type of column %s cannot change: it is the shard key of table %s, and its rows are placed by it", sqltext.QuoteIdent(c.Name), table).
-				WithHint("create a table with another shard key and copy the rows"))
+				WithHint("Create a table with another shard key and copy the rows."))
 		}
 		ch.expressions([]*pg.Node{c.Def.GetColumnDef().GetRawDefault()})
 	case pg.AlterTableType_AT_SetRelOptions, pg.AlterTableType_AT_ResetRelOptions, pg.AlterTableType_AT_ReplaceRelOptions:
 		for _, n := range c.Def.GetList().GetItems() {
 			if n.GetDefElem().GetDefnamespace() == "cleave" {
 				fail(sqlstate.Refusal("CLV-0939", "the options cleave.* of a table cannot be changed with ALTER TABLE").
-					WithHint("an existing table is sharded with SELECT cleave.distribute('%s', 'column')", d.name.Name))
+					WithHint("An existing table is sharded with SELECT cleave.distribute('%s', 'column').", d.name.Name))
 			}
 		}
 	case pg.AlterTableType_AT_SetNotNull, pg.AlterTableType_AT_SetStatistics, pg.AlterTableType_AT_SetOptions, pg.AlterTableType_AT_ResetOptions,
@@ -697,7 +697,7 @@ func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	default:
 		if spread {
 			fail(sqlstate.Refusal("CLV-0941", "this change of table %s is not supported yet", table).
-				WithHint("run it on each shard directly"))
+				WithHint("Run it on each shard directly."))
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (a *analyzer) createFrom() {
 	d := a.st.DDL
 	if d.Op != "create table as" {
 		fail(sqlstate.Refusal("CLV-0942", "this cannot be made from the rows of sharded tables").
-			WithHint("use a view, or create a table and INSERT ... SELECT into it"))
+			WithHint("Use a view, or create a table and INSERT ... SELECT into it."))
 	}
 	tree, err := a.p.parse(a.sql)
 	if err != nil || len(tree.Stmts) != 1 {
@@ -32,7 +32,7 @@ func (a *analyzer) createFrom() {
 		}
 		if first == nil || first.IntoClause == nil {
 			fail(sqlstate.Refusal("CLV-1024", "EXPLAIN and cursors of a statement that makes a table of rows of several shards are not supported").
-				WithHint("use them with its query"))
+				WithHint("Use them with its query."))
 		}
 		c = &pg.CreateTableAsStmt{Into: first.IntoClause, Objtype: pg.ObjectType_OBJECT_TABLE, Query: n}
 		first.IntoClause = nil
@@ -42,7 +42,7 @@ func (a *analyzer) createFrom() {
 	}
 	if c.IfNotExists {
 		fail(sqlstate.Refusal("CLV-0943", "CREATE TABLE IF NOT EXISTS ... AS with rows of sharded tables is not supported").
-			WithHint("leave IF NOT EXISTS out"))
+			WithHint("Leave IF NOT EXISTS out."))
 	}
 	if !c.Into.SkipData {
 		d.Source = a.written(c.Query)
@@ -69,7 +69,7 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 	options, rel := tableOptions(c.Into.GetOptions()), c.Into.GetRel()
 	switch {
 	case isTemp(rel) && len(options.at) > 0:
-		fail(sqlstate.Refusal("CLV-0816", "a temporary table cannot be sharded").WithHint("leave the options cleave.* out"))
+		fail(sqlstate.Refusal("CLV-0816", "a temporary table cannot be sharded").WithHint("Leave the options cleave.* out."))
 	case isTemp(rel):
 		return false
 	}
@@ -79,7 +79,7 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 	}
 	if c.IfNotExists {
 		fail(sqlstate.Refusal("CLV-0944", "CREATE TABLE IF NOT EXISTS ... AS of a sharded or reference table is not supported").
-			WithHint("leave IF NOT EXISTS out"))
+			WithHint("Leave IF NOT EXISTS out."))
 	}
 	as := &CreateAs{Table: name}
 	mark := &pg.Node{Node: &pg.Node_ColumnDef{ColumnDef: &pg.ColumnDef{Colname: columnMark, IsLocal: true, TypeName: &pg.TypeName{Names: []*pg.Node{pg.MakeStrNode("date")}, Typemod: -1}}}}

@@ -124,7 +124,7 @@ func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
 	a.query(d.Query)
 	a.finish()
 	if a.st.Kind == Virtual || a.st.Kind == DDLKind {
-		fail(sqlstate.Refusal("CLV-1025", "a cursor over this statement is not supported").WithHint("run it without DECLARE"))
+		fail(sqlstate.Refusal("CLV-1025", "a cursor over this statement is not supported").WithHint("Run it without DECLARE."))
 	}
 	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
 	a.st.Cursor = &Cursor{Op: "declare", Name: d.Portalname, Scroll: has(scroll), NoScroll: has(noScroll), Hold: has(withHold), Binary: has(binary),

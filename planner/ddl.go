@@ -82,10 +82,10 @@ func (ch *schemaChange) ddl(n *pg.Node) {
 		c := v.CreateSchemaStmt
 		if len(c.SchemaElts) > 0 {
 			fail(sqlstate.Refusal("CLV-0945", "CREATE SCHEMA with objects in it is not supported").
-				WithHint("create the schema first, then each object in a statement of its own"))
+				WithHint("Create the schema first, then each object in a statement of its own."))
 		}
 		if c.Schemaname == "" {
-			fail(sqlstate.Refusal("CLV-0946", "CREATE SCHEMA without a name is not supported").WithHint("name the schema"))
+			fail(sqlstate.Refusal("CLV-0946", "CREATE SCHEMA without a name is not supported").WithHint("Name the schema."))
 		}
 		reservedSchema(c.Schemaname)
 		ownSchema(c.Schemaname)
@@ -160,7 +160,7 @@ func ownSchema(name string) {
 	switch {
 	case strings.HasPrefix(name, "pg_temp"):
 		fail(sqlstate.Refusal("CLV-0817", "this kind of object in schema pg_temp, or the schema by another name, is not supported").
-			WithHint("make the object in another schema; pg_temp is the name of the session's own"))
+			WithHint("Make the object in another schema; pg_temp is the name of the session's own."))
 	case name == InternalSchema:
 		fail(internalSchemaError())
 	case name == VirtualSchema:
@@ -210,7 +210,7 @@ func (ns *namespace) created(v *pg.RangeVar) TableName {
 
 func refuseTemporary() {
 	fail(sqlstate.Refusal("CLV-0818", "temporary objects other than tables and views are not supported: they live in one session of one shard").
-		WithHint("make one that lasts, and drop it afterwards"))
+		WithHint("Make one that lasts, and drop it afterwards."))
 }
 
 // expressions checks the functions in the expressions of a definition.
@@ -229,7 +229,7 @@ func checkSequenceOptions(list []*pg.Node) {
 	for _, n := range list {
 		d := n.GetDefElem()
 		if names := sqltree.Strings(d.GetArg().GetList().GetItems()); d.GetDefname() == "owned_by" && !(len(names) == 1 && names[0] == "none") {
-			fail(sqlstate.Refusal("CLV-0507", "OWNED BY ties a sequence to a table of one shard").WithHint("leave OWNED BY out"))
+			fail(sqlstate.Refusal("CLV-0507", "OWNED BY ties a sequence to a table of one shard").WithHint("Leave OWNED BY out."))
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (ch *schemaChange) targets(list []*pg.RangeVar) (known []*shardmap.Table, n
 	}
 	if spread != "" && single != "" && !ch.mixed {
 		fail(sqlstate.Refusal("CLV-0948", "table %s is on every shard and %s on the default shard only", spread, single).
-			WithHint("use one statement for each"))
+			WithHint("Use one statement for each."))
 	}
 	return known, names
 }
@@ -345,7 +345,7 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 		}
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
 			fail(sqlstate.Refusal("CLV-0950", "DROP SEQUENCE ... CASCADE changes the defaults of tables").
-				WithHint("drop the defaults first"))
+				WithHint("Drop the defaults first."))
 		}
 		ch.everywhere("drop sequence", "DROP SEQUENCE")
 		if !d.MissingOk {
@@ -384,7 +384,7 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 	default:
 		if !ch.dropObject(d) {
 			fail(sqlstate.Refusal("CLV-0951", "DROP of this kind of object is not supported yet").
-				WithHint("run it on each shard directly"))
+				WithHint("Run it on each shard directly."))
 		}
 	}
 }
@@ -506,7 +506,7 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 		for i := range ch.snap.State().Sequences {
 			if q := &ch.snap.State().Sequences[i]; q.Schema == r.Subname {
 				fail(sqlstate.Refusal("CLV-0508", "the schema holds the sequence %s, which defaults of columns may name", q.QualifiedName()).
-					WithHint("move its tables to another schema, or drop the sequence"))
+					WithHint("Move its tables to another schema, or drop the sequence."))
 			}
 		}
 		ch.everywhere("alter schema", "ALTER SCHEMA")
@@ -519,7 +519,7 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 		}
 	default:
 		fail(sqlstate.Refusal("CLV-0952", "renaming this kind of object is not supported yet").
-			WithHint("run it on each shard directly"))
+			WithHint("Run it on each shard directly."))
 	}
 }
 
@@ -567,7 +567,7 @@ func (ch *schemaChange) setSchema(s *pg.AlterObjectSchemaStmt) {
 		ch.alterOther(s.Relation, s.ObjectType)
 	default:
 		fail(sqlstate.Refusal("CLV-0953", "SET SCHEMA of this kind of object is not supported yet").
-			WithHint("run it on each shard directly"))
+			WithHint("Run it on each shard directly."))
 	}
 }
 
@@ -600,22 +600,22 @@ func (ch *schemaChange) comment(c *pg.CommentStmt) {
 	default:
 		if !ch.commentObject(c, names) {
 			fail(sqlstate.Refusal("CLV-0954", "COMMENT ON this kind of object is not supported yet").
-				WithHint("run it on each shard directly"))
+				WithHint("Run it on each shard directly."))
 		}
 	}
 }
 
 // refuseStatement names what is not supported, with what to do instead.
 func (ch *schemaChange) refuseStatement(n *pg.Node) {
-	direct := "run it on each shard directly"
+	direct := "Run it on each shard directly."
 	switch n.GetNode().(type) {
 	case *pg.Node_RuleStmt:
-		fail(sqlstate.Refusal("CLV-0955", "CREATE RULE is not supported yet").WithHint("a rule could write to rows of other shards"))
+		fail(sqlstate.Refusal("CLV-0955", "CREATE RULE is not supported yet").WithHint("A rule could write to rows of other shards."))
 	case *pg.Node_AlterOwnerStmt:
 		fail(sqlstate.Refusal("CLV-0956", "OWNER TO of this kind of object is not supported yet").WithHint("%s", direct))
 	case *pg.Node_CreatedbStmt, *pg.Node_DropdbStmt, *pg.Node_AlterDatabaseStmt, *pg.Node_AlterDatabaseSetStmt:
 		fail(sqlstate.Refusal("CLV-0957", "creating or changing databases is not supported yet").
-			WithHint("the cluster is one database; cleave shard add brings another shard"))
+			WithHint("The cluster is one database; cleave shard add brings another shard."))
 	case *pg.Node_DoStmt:
 		ch.do(n.GetDoStmt())
 		return
@@ -624,7 +624,7 @@ func (ch *schemaChange) refuseStatement(n *pg.Node) {
 			return
 		}
 		fail(sqlstate.Refusal("CLV-0958", "CALL of a procedure that is not known to read and write no table is not supported yet").
-			WithHint("run its statements one by one"))
+			WithHint("Run its statements one by one."))
 	case *pg.Node_CreatePolicyStmt, *pg.Node_AlterPolicyStmt:
 		refuseRowSecurity()
 	case *pg.Node_ClusterStmt:
@@ -632,7 +632,7 @@ func (ch *schemaChange) refuseStatement(n *pg.Node) {
 	case *pg.Node_DefineStmt, *pg.Node_CreateCastStmt, *pg.Node_CreateOpClassStmt, *pg.Node_CreateOpFamilyStmt, *pg.Node_AlterOpFamilyStmt, *pg.Node_AlterOperatorStmt, *pg.Node_CreateTransformStmt, *pg.Node_CreateAmStmt:
 		// Made on the shards, it would change what a statement means behind the router's back.
 		fail(sqlstate.Refusal("CLV-0960", "making operators, aggregates, casts and the like is not supported yet").
-			WithHint("write a function, and call it by its name"))
+			WithHint("Write a function, and call it by its name."))
 	case *pg.Node_CheckPointStmt, *pg.Node_LoadStmt, *pg.Node_AlterSystemStmt:
 		fail(sqlstate.Refusal("CLV-0961", "changing a server is not supported yet").WithHint("%s", direct))
 	case *pg.Node_CreatePublicationStmt, *pg.Node_CreateSubscriptionStmt, *pg.Node_AlterPublicationStmt, *pg.Node_AlterSubscriptionStmt:

@@ -96,7 +96,7 @@ func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapsho
 	case st.Kind == Several && st.Plan == nil || st.Kind == OneShard:
 		if first == nil {
 			first = sqlstate.Refusal("CLV-0228", "the statement needs rows of several shards, in a way that the router does not know how to carry out").
-				WithHint("send one statement for each shard key")
+				WithHint("Send one statement for each shard key.")
 		}
 		return nil, first
 	}
@@ -110,7 +110,7 @@ func (a *analyzer) dispatch() {
 	a.second.planning = true
 	if len(st.Sets) > 0 {
 		fail(sqlstate.Refusal("CLV-0229", "set_config() in a statement over several shards is not supported").
-			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
+			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	}
 	if err := ownNames(a.sql); err != nil {
 		fail(err)

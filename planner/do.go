@@ -33,7 +33,7 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 		return
 	}
 	e := sqlstate.Refusal("CLV-1307", "DO with this code is not supported: it could read or write rows that other shards have").
-		WithHint("code in plain statements without variables and loops, or that names no sharded or reference table, is taken; run the statements one by one")
+		WithHint("Code in plain statements without variables and loops, or that names no sharded or reference table, is taken; run the statements one by one.")
 	if language != "plpgsql" {
 		fail(e)
 	}
@@ -47,7 +47,7 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 	}
 	if first, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && !first.Can().Code {
 		fail(sqlstate.Refusal("CLV-1308", "DO is not supported where the default shard is no PostgreSQL").
-			WithHint("run its statements one by one"))
+			WithHint("Run its statements one by one."))
 	}
 	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.Block = BlockKind, "DO", nil, block
 }

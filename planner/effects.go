@@ -138,14 +138,14 @@ func (fx *effects) checkFunction(name string, args int) {
 		return
 	case "setseed":
 		fail(sqlstate.Refusal("CLV-0233", "setseed() would seed random() in one session of one shard only").
-			WithHint("make the numbers in the client"))
+			WithHint("Make the numbers in the client."))
 	case "set_config":
 		fail(sqlstate.Refusal("CLV-0234", "set_config() written so is not supported").
-			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
+			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	case "ts_rewrite":
 		if args == 2 {
 			fail(sqlstate.Refusal("CLV-0235", "ts_rewrite() with two arguments runs a query given as text").
-				WithHint("use the form with three arguments"))
+				WithHint("Use the form with three arguments."))
 		}
 		return
 	}
@@ -171,10 +171,10 @@ func (fx *effects) checkFunction(name string, args int) {
 	}
 	if name == "pg_listening_channels" {
 		fail(sqlstate.Refusal("CLV-0236", "pg_listening_channels() is not supported: the router listens for its sessions, a shard's session to nothing of theirs").
-			WithHint("keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all"))
+			WithHint("Keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all."))
 	}
 	if denied && why != "" {
-		fail(sqlstate.Refusal("CLV-0237", "%s() %s", name, why).WithHint("call it on the shard that you mean, directly"))
+		fail(sqlstate.Refusal("CLV-0237", "%s() %s", name, why).WithHint("Call it on the shard that you mean, directly."))
 	}
 	if builtin.Anywhere[name] {
 		return
@@ -257,7 +257,7 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 	}
 	if !sure {
 		fail(sqlstate.Refusal("CLV-0512", "setval() of a sequence of the cluster takes a number or a parameter").
-			WithHint("read the value first (SELECT max(...)), and pass it"))
+			WithHint("Read the value first (SELECT max(...)), and pass it."))
 	}
 	v.Value = sign * n
 	return v, true
@@ -274,7 +274,7 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 	if v.Source == shardmap.UUIDv7 {
 		if len(names) == 2 && names[0] != "pg_catalog" {
 			fail(sqlstate.Refusal("CLV-0514", "cleave.uuidv7() is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only").
-				WithHint("write uuidv7()"))
+				WithHint("Write uuidv7()."))
 		}
 		return // a shard of PostgreSQL 18 has it
 	}
@@ -291,16 +291,16 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 	switch {
 	case fx.st.DDL != nil:
 		fx.second.refuseBoth(sqlstate.Refusal("CLV-0515", "%s%s is evaluated by the router, which does not see where views, defaults and conditions are", name, what).
-			WithHint("a column's default can be %s) by itself", call))
+			WithHint("A column's default can be %s) by itself.", call))
 	case v.Source == "setval":
 		fx.second.refuseBoth(sqlstate.Refusal("CLV-0516", "%s%s is evaluated by the router, in SELECT without FROM only", name, what).
-			WithHint("run it in a statement of its own: SELECT %s, ...)", call))
+			WithHint("Run it in a statement of its own: SELECT %s, ...).", call))
 	case v.Source == "currval", v.Source == "lastval":
 		fx.second.refuseBoth(sqlstate.Refusal("CLV-0517", "%s%s is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", name, what).
-			WithHint("read it in a statement of its own, and pass the value: SELECT %s)", call))
+			WithHint("Read it in a statement of its own, and pass the value: SELECT %s).", call))
 	}
 	fx.second.refuseBoth(sqlstate.Refusal("CLV-0518", "%s%s is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM", name, what).
-		WithHint("take the values first, as many as there are rows, and pass them: SELECT %s) FROM generate_series(1, 10)", call))
+		WithHint("Take the values first, as many as there are rows, and pass them: SELECT %s) FROM generate_series(1, 10).", call))
 }
 
 // called checks the functions that are called where no statement is analysed: in partition keys and bounds, exclusion
@@ -319,7 +319,7 @@ func (fx *effects) called(m proto.Message) {
 func (fx *effects) foreignPID(f *pg.FuncCall) {
 	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == SourcePID && !fx.src.ofProcesses() {
 		fail(sqlstate.Refusal("CLV-0417", "pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it").
-			WithHint("SELECT pg_backend_pid(), and give the number"))
+			WithHint("Run SELECT pg_backend_pid(), and give the number."))
 	}
 }
 
@@ -328,18 +328,18 @@ func (fx *effects) setsWithin(f *pg.FuncCall) {
 	switch {
 	case !fx.maySet || fx.touched.defining:
 		fail(sqlstate.Refusal("CLV-1243", "set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only").
-			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
+			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	case !isSetConfig(f):
 		return // PostgreSQL says that there is no such function
 	}
 	c := fx.src.setCall(f)
 	if c.Name.Computed {
 		fail(sqlstate.Refusal("CLV-1244", "set_config() of a name that is computed is not supported: the router has to know the setting").
-			WithHint("give the name as a literal or a parameter"))
+			WithHint("Give the name as a literal or a parameter."))
 	}
 	if c.Local.Computed {
 		fail(sqlstate.Refusal("CLV-1245", "set_config() whose third argument is computed is not supported: the router has to know how long the setting holds").
-			WithHint("give true or false, or a parameter"))
+			WithHint("Give true or false, or a parameter."))
 	}
 	checkLiterals(c)
 	fx.st.Sets = append(fx.st.Sets, c)
@@ -349,7 +349,7 @@ func (fx *effects) setsWithin(f *pg.FuncCall) {
 func (fx *effects) tempCall(names []string) {
 	if fx.st.DDL != nil || fx.touched.defining {
 		fail(sqlstate.Refusal("CLV-0829", "a function in pg_temp cannot be called in a definition").
-			WithHint("make the function in another schema"))
+			WithHint("Make the function in another schema."))
 	}
 	fx.st.TempCall = true
 	fx.temporaryCall, fx.preferDefault, fx.locks, fx.volatile = strings.Join(names, "."), true, true, true

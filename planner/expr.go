@@ -155,7 +155,7 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 		}
 		a.walkChildren(n, w)
 	case *pg.Node_CurrentOfExpr:
-		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("name the row by its key"))
+		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("Name the row by its key."))
 	default:
 		a.walkChildren(n, w)
 	}
@@ -250,7 +250,7 @@ func (pa *parameters) comparedParams(e *pg.A_Expr, sc *scope) {
 
 func (ns *namespace) userCode(what string) {
 	e := sqlstate.Refusal("CLV-0231", "%s is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have", what).
-		WithHint("create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement")
+		WithHint("Create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement.")
 	e.Unsure = true // there may be none of that name
 	if s := ns.snap.State(); s.FunctionsRead != FunctionRules && len(s.Functions) > 0 {
 		e.Hint = "what the map says of functions is of another version of the router: any schema change, as " + NoChange + ", has them read again"

@@ -169,7 +169,7 @@ func (mv *madeValues) finishFill() {
 	if len(mv.judged) > 0 {
 		if f != nil && len(f.values) > 0 {
 			fail(sqlstate.Refusal("CLV-0509", "ids and the values of sequences cannot be made in this statement").
-				WithHint("take them in a statement of their own: SELECT nextval('...')"))
+				WithHint("Take them in a statement of their own: SELECT nextval('...')."))
 		}
 		if f != nil {
 			mv.judged = append(mv.judged, f.edits...)
@@ -189,11 +189,11 @@ func (mv *madeValues) finishFill() {
 	if !mv.lonely() && (mv.sequence == "nextval" || mv.sequence == "setval" || st.Kind == DefaultShard && !st.ReadOnly) &&
 		slices.ContainsFunc(f.values, func(v FillValue) bool { return v.Source == "lastval" }) {
 		fail(sqlstate.Refusal("CLV-0510", "lastval() is not certain in a statement that may take values from the default shard's own sequences").
-			WithHint("read it in a statement of its own, and pass the value: SELECT lastval()"))
+			WithHint("Read it in a statement of its own, and pass the value: SELECT lastval()."))
 	}
 	if st.Kind != OneShard && st.Kind != DefaultShard && st.Kind != AnyShard && st.Kind != Several {
 		fail(sqlstate.Refusal("CLV-0509", "ids and the values of sequences cannot be made in this statement").
-			WithHint("take them in a statement of their own: SELECT nextval('...')"))
+			WithHint("Take them in a statement of their own: SELECT nextval('...')."))
 	}
 	st.Params = f.base
 	st.Fill = &Fill{Values: f.values}
@@ -233,7 +233,7 @@ func (ns *namespace) sequenceArg(n *pg.Node) *shardmap.Sequence {
 		}
 		if len(ns.snap.State().Sequences) > 0 || ns.lonely() {
 			fail(sqlstate.Refusal("CLV-0513", "the name of a sequence has to be a literal: the router has to know which one it is").
-				WithHint("write nextval('name')"))
+				WithHint("Write nextval('name')."))
 		}
 		return nil
 	}
@@ -464,7 +464,7 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 	}
 	if n > seriesMax {
 		fail(sqlstate.Refusal("CLV-0519", "one statement takes at most %s values", itoa(seriesMax)).
-			WithHint("take them in several statements"))
+			WithHint("Take them in several statements."))
 	}
 	name := t.Name
 	if name == "" {

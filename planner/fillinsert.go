@@ -118,7 +118,7 @@ func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	for _, c := range gen {
 		if listed := slices.Contains(cols, c.Name); !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			x.touched.second.refuseOne(sqlstate.Refusal("CLV-0239", "the router makes the values of column %s of table %s, and does not see the rows of INSERT ... SELECT", sqltext.QuoteIdent(c.Name), sqltext.QuoteName(x.t.Schema, x.t.Name)).
-				WithHint("read the rows first, and insert them with VALUES; or select a value for the column"))
+				WithHint("Read the rows first, and insert them with VALUES; or select a value for the column."))
 		}
 	}
 	if top && x.namesFill() {
@@ -189,10 +189,10 @@ func (x *inserting) selectedCalls() {
 	}
 	if len(targets) == 0 {
 		fail(sqlstate.Refusal("CLV-0240", "an INSERT ... SELECT of nothing but values that the router makes is not supported").
-			WithHint("insert with VALUES"))
+			WithHint("Insert with VALUES."))
 	}
 	x.touched.second.refuseOne(sqlstate.Refusal("CLV-0241", "the router makes values for each row of INSERT ... SELECT, which it does not see on one shard").
-		WithHint("read the rows first, and insert them with VALUES"))
+		WithHint("Read the rows first, and insert them with VALUES."))
 	x.s.Cols, sel.TargetList = cols, targets
 }
 
@@ -397,7 +397,7 @@ func (x *inserting) item(items []*pg.Node, i int, span func(int) (int, int)) {
 		if given && c.Identity != "" && override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			if hasParam(items[i]) {
 				fail(sqlstate.Refusal("CLV-0242", "OVERRIDING USER VALUE ignores the value given for column %s, which is a parameter", sqltext.QuoteIdent(c.Name)).
-					WithHint("leave the column out"))
+					WithHint("Leave the column out."))
 			}
 			given = false
 		}
@@ -478,7 +478,7 @@ func (ns *namespace) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
 			}
 			if assigned(r.GetVal()).GetSetToDefault() != nil {
 				fail(sqlstate.Refusal("CLV-0243", "column %s gets its values from the router, and SET ... = DEFAULT would need one for each row", sqltext.QuoteIdent(c.Name)).
-					WithHint("give the value"))
+					WithHint("Give the value."))
 			}
 			if c.Identity == shardmap.IdentityAlways {
 				fail(sqlstate.New(sqlstate.GeneratedAlways, "column \"%s\" can only be updated to DEFAULT", c.Name).
@@ -513,11 +513,11 @@ func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 		}
 		if at < 0 || at >= len(c.Values) || c.Values[at].GetSetToDefault() != nil {
 			fail(sqlstate.Refusal("CLV-0244", "the router makes the values of column %s, and does not see the rows that MERGE inserts", sqltext.QuoteIdent(g.Name)).
-				WithHint("let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT"))
+				WithHint("Let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT."))
 		}
 		if g.Identity != "" && c.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			fail(sqlstate.Refusal("CLV-0245", "OVERRIDING USER VALUE ignores the values given for column %s, and the router does not see the rows that MERGE inserts", sqltext.QuoteIdent(g.Name)).
-				WithHint("use INSERT ... ON CONFLICT"))
+				WithHint("Use INSERT ... ON CONFLICT."))
 		}
 		if g.Identity == shardmap.IdentityAlways && c.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE {
 			fail(alwaysInsert(g.Name))
@@ -530,7 +530,7 @@ func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
 	if a.copyMakes(c) {
 		t := a.relation(c.Relation).table
 		a.second.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", sqltext.QuoteName(t.Schema, t.Name)).
-			WithHint("give all columns in the COPY"))
+			WithHint("Give all columns in the COPY."))
 	}
 }
 

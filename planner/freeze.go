@@ -82,11 +82,11 @@ func (a *analyzer) freeze(d *declaration) {
 	}
 	if strings.Contains(a.sql, TimeMark) {
 		fail(sqlstate.Refusal("CLV-0616", "the statement depends on the time, and has a name that begins with %s", TimeMark).
-			WithHint("choose another name"))
+			WithHint("Choose another name."))
 	}
 	if st.DDL.Concurrent {
 		fail(sqlstate.Refusal("CLV-0617", "a word for the time in a statement outside of transactions is not supported").
-			WithHint("write the time itself"))
+			WithHint("Write the time itself."))
 	}
 	st.Text = a.written(n)
 }
@@ -216,14 +216,14 @@ func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
 		if call, ok := m.(*pg.FuncCall); ok {
 			if own := f.timedFunction(call); own != nil {
 				f.unfillable(sqlstate.Refusal("CLV-0618", "%s calls %s(), which uses the time at which the transaction began, of which each shard has its own", what, own.QualifiedName()).
-					WithHint("add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
+					WithHint("Add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT."))
 			}
 		}
 		return true
 	})
 	if f.table.Kind == shardmap.Reference && (f.differsByRow(e) || usesOwnState(e)) {
 		f.unfillable(sqlstate.Refusal("CLV-0619", "%s would give the rows that are there other values on each shard, and a reference table has the same rows on all", what).
-			WithHint("add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
+			WithHint("Add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT."))
 	}
 	found := false
 	out := sqltree.Replace(sqltree.Clone(e), func(n *pg.Node) *pg.Node {
@@ -367,7 +367,7 @@ func (f *freezing) typed(e *pg.Node, typ *pg.TypeName, own string) *pg.Node {
 
 func (f *freezing) inside(s string) {
 	fail(sqlstate.Refusal("CLV-0622", "the text %s has a word for the time inside, which each shard would read by its own clock", sqltext.QuoteString(s)).
-		WithHint("write the time itself, or an expression with now()"))
+		WithHint("Write the time itself, or an expression with now()."))
 }
 
 // expression freezes the literals that are cast to times: they are read once, when the statement runs.
@@ -427,6 +427,6 @@ func (f *freezing) comparison(e *pg.A_Expr) {
 	}
 	if word != "" && times {
 		fail(sqlstate.Refusal("CLV-0623", "the text %s is read as the time at which the statement runs, by each shard as its own", sqltext.QuoteString(word)).
-			WithHint("cast it: %s::timestamptz", sqltext.QuoteString(word)))
+			WithHint("Cast it: %s::timestamptz.", sqltext.QuoteString(word)))
 	}
 }

@@ -126,7 +126,7 @@ func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 		it.alias(v.JsonTable.Alias)
 	default:
 		fail(sqlstate.Refusal("CLV-0246", "this kind of table expression is not known to the router").
-			WithHint("write it as a subquery or a join"))
+			WithHint("Write it as a subquery or a join."))
 	}
 	return j, []*item{it}
 }
@@ -137,7 +137,7 @@ func (a *binder) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 		// PostgreSQL accepts only the name of the current database, which the
 		// router does not compare: a shard's database has a name of its own.
 		fail(sqlstate.Refusal("CLV-0247", "table names with a database in front are not supported").
-			WithHint("leave out the database name"))
+			WithHint("Leave out the database name."))
 	}
 	if v.Schemaname == "" {
 		if c := sc.cte(v.Relname); c != nil {

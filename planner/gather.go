@@ -127,11 +127,11 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 	g.node(tree, &gatherScope{})
 	if g.plans.sequence != "" {
 		fail(sqlstate.Refusal("CLV-0250", "%s() in a statement over several shards would count on one of them", g.plans.sequence).
-			WithHint("get the value in a statement of its own: SELECT %s(...)", g.plans.sequence))
+			WithHint("Get the value in a statement of its own: SELECT %s(...).", g.plans.sequence))
 	}
 	if g.plans.preferDefault {
 		fail(sqlstate.Refusal("CLV-0251", "the statement reads a shard's own catalogue beside rows of several shards").
-			WithHint("read the catalogue in a statement of its own"))
+			WithHint("Read the catalogue in a statement of its own."))
 	}
 	g.plans.sequence, g.plans.preferDefault = sequence, prefer
 	g.needs()
@@ -177,14 +177,14 @@ func (g *gatherer) needs() {
 			}
 			if last != "" && !g.other[""] {
 				fail(sqlstate.Refusal("CLV-0252", "the system column %s has no meaning for rows of several shards", last).
-					WithHint("name the rows by their key"))
+					WithHint("Name the rows by their key."))
 			}
 		}
 	}
 	for _, o := range g.occ {
 		if g.typeof && o.whole {
 			fail(sqlstate.Refusal("CLV-0253", "pg_typeof() of a row of %s cannot be told for rows of several shards", sqltext.QuoteName(o.table.Schema, o.table.Name)).
-				WithHint("use the columns"))
+				WithHint("Use the columns."))
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (g *gatherer) shorten() {
 		names := sqltree.Strings(c.Fields)
 		if len(names)+1 < len(c.Fields) || len(c.Fields) > 3 {
 			fail(sqlstate.Refusal("CLV-0254", "column references with a database in front are not supported").
-				WithHint("leave out the database name"))
+				WithHint("Leave out the database name."))
 		}
 		schema, rel := names[0], names[1]
 		occ := g.names[rel]
@@ -215,7 +215,7 @@ func (g *gatherer) shorten() {
 		for _, o := range occ {
 			if !o.lone || o.table.Schema != schema || g.other[rel] {
 				fail(sqlstate.Refusal("CLV-0255", "the column reference %s is not clear once rows of several shards are brought together", sqltext.QuoteName(schema, rel)).
-					WithHint("give the table an alias and use that"))
+					WithHint("Give the table an alias and use that."))
 			}
 		}
 		c.Fields = c.Fields[1:]
@@ -225,7 +225,7 @@ func (g *gatherer) shorten() {
 		for _, o := range occ {
 			if o.lone && (o.table != occ[0].table) {
 				fail(sqlstate.Refusal("CLV-0256", "two tables called %s are read without an alias", sqltext.QuoteIdent(name)).
-					WithHint("give each of them an alias"))
+					WithHint("Give each of them an alias."))
 			}
 		}
 	}
@@ -384,17 +384,17 @@ func targetKey(t Target) string {
 func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 	if v.Catalogname != "" && v.Catalogname != "cleave" {
 		fail(sqlstate.Refusal("CLV-0247", "table names with a database in front are not supported").
-			WithHint("leave out the database name"))
+			WithHint("Leave out the database name."))
 	}
 	r := g.plans.relation(v)
 	name := sqltext.QuoteName(r.schema, r.name)
 	switch {
 	case r.virtual:
 		fail(sqlstate.Refusal("CLV-0257", "table %s is answered by the router and cannot be joined with rows of several shards", name).
-			WithHint("read it in a statement of its own"))
+			WithHint("Read it in a statement of its own."))
 	case r.catalog:
 		fail(sqlstate.Refusal("CLV-0258", "the catalogue table %s is read beside rows of several shards", name).
-			WithHint("read the catalogue in a statement of its own"))
+			WithHint("Read the catalogue in a statement of its own."))
 	case r.table == nil:
 		position := 0
 		if o := g.original[v]; o != nil {

@@ -78,7 +78,7 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 			g.home = Default
 		}
 	case *pg.Node_CurrentOfExpr:
-		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("name the row by its key"))
+		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("Name the row by its key."))
 	case *pg.Node_InsertStmt:
 		g.insertStmt(v.InsertStmt, p.sc)
 	case *pg.Node_UpdateStmt:
@@ -88,9 +88,9 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 		d := v.DeleteStmt
 		g.changes(d.Relation, d.WithClause, d.UsingClause, d.WhereClause, p.sc, nil, d.ReturningList)
 	case *pg.Node_MergeStmt:
-		fail(sqlstate.Refusal("CLV-0259", "MERGE over several shards is not supported").WithHint("fix the shard key in its condition"))
+		fail(sqlstate.Refusal("CLV-0259", "MERGE over several shards is not supported").WithHint("Fix the shard key in its condition."))
 	case *pg.Node_RangeVar, *pg.Node_RangeSubselect, *pg.Node_JoinExpr, *pg.Node_RangeFunction, *pg.Node_RangeTableFunc, *pg.Node_JsonTable, *pg.Node_RangeTableSample:
-		fail(sqlstate.Refusal("CLV-0260", "this kind of statement is not read over several shards").WithHint("give the shard key"))
+		fail(sqlstate.Refusal("CLV-0260", "this kind of statement is not read over several shards").WithHint("Give the shard key."))
 	default:
 		if n != nil {
 			g.children(n.ProtoReflect(), p)
@@ -113,7 +113,7 @@ func (g *gatherer) children(m protoreflect.Message, p place) {
 			case *pg.TypeName:
 				g.plans.catalogType(child)
 			case *pg.RangeVar:
-				fail(sqlstate.Refusal("CLV-0260", "this kind of statement is not read over several shards").WithHint("give the shard key"))
+				fail(sqlstate.Refusal("CLV-0260", "this kind of statement is not read over several shards").WithHint("Give the shard key."))
 			default:
 				g.children(v.Message(), p)
 			}
@@ -183,7 +183,7 @@ func (g *gatherer) with(w *pg.WithClause, sc *gatherScope) {
 		}
 		if c.Ctequery.GetSelectStmt() == nil {
 			fail(sqlstate.Refusal("CLV-0261", "a WITH query that changes rows is not supported over several shards").
-				WithHint("fix the shard key, or run it as a statement of its own with RETURNING"))
+				WithHint("Fix the shard key, or run it as a statement of its own with RETURNING."))
 		}
 		if w.Recursive {
 			sc.ctes[c.Ctename] = columns(c)
@@ -213,11 +213,11 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	g.plans.work(nil)
 	if len(s.LockingClause) > 0 {
 		g.plans.second.refuseLocks(sqlstate.Refusal("CLV-1026", "SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should").
-			WithHint("lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them"))
+			WithHint("Lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them."))
 	}
 	if s.IntoClause != nil {
 		fail(sqlstate.Refusal("CLV-0262", "SELECT INTO from rows of several shards is not supported").
-			WithHint("create the table first, then INSERT ... SELECT"))
+			WithHint("Create the table first, then INSERT ... SELECT."))
 	}
 	sc := &gatherScope{parent: outer}
 	g.with(s.WithClause, sc)
@@ -338,7 +338,7 @@ func (g *gatherer) from(n *pg.Node, p place) {
 		}
 	case *pg.Node_RangeTableSample:
 		fail(sqlstate.Refusal("CLV-0263", "TABLESAMPLE of rows on several shards is not supported").
-			WithHint("take the sample with ORDER BY random() LIMIT ..., or read one shard key"))
+			WithHint("Take the sample with ORDER BY random() LIMIT ..., or read one shard key."))
 	case *pg.Node_RangeFunction:
 		for _, f := range v.RangeFunction.Functions {
 			g.walk(f, p)
@@ -363,7 +363,7 @@ func (g *gatherer) from(n *pg.Node, p place) {
 		g.other[v.JsonTable.Alias.GetAliasname()] = true
 	default:
 		fail(sqlstate.Refusal("CLV-0246", "this kind of table expression is not known to the router").
-			WithHint("write it as a subquery or a join"))
+			WithHint("Write it as a subquery or a join."))
 	}
 }
 
@@ -410,7 +410,7 @@ func (g *gatherer) rangeVar(v *pg.RangeVar, p place) {
 func (g *gatherer) changes(target *pg.RangeVar, w *pg.WithClause, from []*pg.Node, where *pg.Node, outer *gatherScope, lists ...[]*pg.Node) {
 	if target != g.keep {
 		fail(sqlstate.Refusal("CLV-0261", "a WITH query that changes rows is not supported over several shards").
-			WithHint("fix the shard key, or run it as a statement of its own with RETURNING"))
+			WithHint("Fix the shard key, or run it as a statement of its own with RETURNING."))
 	}
 	sc := &gatherScope{parent: outer}
 	g.with(w, sc)
@@ -434,7 +434,7 @@ func (g *gatherer) keepName(target *pg.RangeVar) {
 func (g *gatherer) insertStmt(s *pg.InsertStmt, outer *gatherScope) {
 	if s.Relation != g.keep {
 		fail(sqlstate.Refusal("CLV-0261", "a WITH query that changes rows is not supported over several shards").
-			WithHint("fix the shard key, or run it as a statement of its own with RETURNING"))
+			WithHint("Fix the shard key, or run it as a statement of its own with RETURNING."))
 	}
 	sc := &gatherScope{parent: outer}
 	g.with(s.WithClause, sc)

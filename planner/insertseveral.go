@@ -145,7 +145,7 @@ func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
 		for _, r := range c.TargetList {
 			if slices.Contains(t.ShardKey, r.GetResTarget().GetName()) && !restates(c, r.GetResTarget()) {
 				fail(sqlstate.Refusal("CLV-1309", "ON CONFLICT DO UPDATE cannot change the shard key column %s of table %s", sqltext.QuoteIdent(r.GetResTarget().GetName()), sqltext.QuoteName(t.Schema, t.Name)).
-					WithHint("delete the row and insert it with the new key"))
+					WithHint("Delete the row and insert it with the new key."))
 			}
 		}
 	}
@@ -168,7 +168,7 @@ func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
 	switch {
 	case sel == nil:
 		fail(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
-			WithHint("name the shard key column %s and its value", sqltext.QuoteIdent(t.ShardKey[0])))
+			WithHint("Name the shard key column %s and its value.", sqltext.QuoteIdent(t.ShardKey[0])))
 	case plainValues(sel):
 		wp.planRows(p, s, sel, t, cols)
 	default:
@@ -192,7 +192,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	for _, n := range s.GetOnConflictClause().GetTargetList() {
 		if r := n.GetResTarget(); assigned(r.GetVal()).GetSetToDefault() != nil && keyColumnOrUnknown(t, r.GetName()).Clocked != "" {
 			fail(sqlstate.Refusal("CLV-1310", "ON CONFLICT DO UPDATE SET %s = DEFAULT would be the time of each shard's own transaction", sqltext.QuoteIdent(r.GetName())).
-				WithHint("write the time out: now()"))
+				WithHint("Write the time out: now()."))
 		}
 	}
 	x := &inserting{madeValues: wp.made}
@@ -225,7 +225,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	c := &computing{writePlans: wp, p: p, target: wp.second.byRef[s.Relation]}
 	if serverdependent.UsesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
 		fail(sqlstate.Refusal("CLV-0310", "a value that says something about one shard's server or session is not supported in an INSERT on several shards").
-			WithHint("leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter"))
+			WithHint("Leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter."))
 	}
 	// The clock and what is computed first take their places before any text is cut.
 	type span struct{ from, to int }
@@ -256,7 +256,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 		for i, p := range at {
 			if p >= len(items) {
 				fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", sqltext.QuoteIdent(t.ShardKey[i])).
-					WithHint("give it a value in every row"))
+					WithHint("Give it a value in every row."))
 			}
 			key[i] = c.key(items[p], i, t, func() (int, int) { return place(p) })
 		}
@@ -304,7 +304,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 		p.Tail = cut.cut(rows[len(rows)-1].to, ts[last].End)
 	} else if slices.ContainsFunc(cut.edits, func(e sqltext.Edit) bool { return e.From >= rows[len(rows)-1].to }) {
 		fail(sqlstate.Refusal("CLV-0624", "a value that the router makes stands beside a text that is cast to a time").
-			WithHint("take the values first, and pass them as parameters"))
+			WithHint("Take the values first, and pass them as parameters."))
 	}
 	if p.Matched {
 		for _, k := range t.ShardKey {
@@ -362,7 +362,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 	typ := c.types[i]
 	if n.GetSetToDefault() != nil {
 		fail(sqlstate.Refusal("CLV-0312", "the shard key column %s of table %s gets its default on a shard, so its shard is not known before it runs", sqltext.QuoteIdent(col.Name), sqltext.QuoteName(t.Schema, t.Name)).
-			WithHint("give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()"))
+			WithHint("Give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()."))
 	}
 	if k, ok := c.constantOf(n, typ, true); ok {
 		if k.never {
@@ -428,7 +428,7 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 func (c *computing) looked(n *pg.Node, from, to int) {
 	if c.made.fill != nil && slices.ContainsFunc(c.made.fill.edits, func(e sqltext.Edit) bool { return e.From >= from && e.To <= to }) {
 		fail(sqlstate.Refusal("CLV-0624", "a value that the router makes stands beside a text that is cast to a time").
-			WithHint("take the values first, and pass them as parameters"))
+			WithHint("Take the values first, and pass them as parameters."))
 	}
 	text := c.written(sqltree.SelectOf([]*pg.Node{c.clocked(sqltree.Clone(n))}, nil, nil))
 	tree, err := c.readPlans.p.parse(text)
@@ -445,7 +445,7 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 func (wp *writePlans) tail(s *pg.InsertStmt) string {
 	if s.WithClause != nil && wp.guards(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}}) {
 		fail(sqlstate.Refusal("CLV-0625", "a WITH query before the rows of an INSERT casts what could be a word for the time").
-			WithHint("use INSERT ... SELECT"))
+			WithHint("Use INSERT ... SELECT."))
 	}
 	only := &pg.InsertStmt{Relation: s.Relation, OnConflictClause: s.OnConflictClause, ReturningList: s.ReturningList}
 	n := &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: only}}
@@ -489,12 +489,12 @@ func (c *computing) finish(s *pg.InsertStmt) {
 	for _, u := range c.second.uses {
 		if u != c.target && !taken[u.ref] && !u.everywhere() {
 			fail(sqlstate.Refusal("CLV-0313", "an INSERT of rows for several shards cannot read table %s in WITH, ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
-				WithHint("read it in a statement of its own"))
+				WithHint("Read it in a statement of its own."))
 		}
 	}
 	if len(c.exprs) > 0 && s.WithClause != nil {
 		fail(sqlstate.Refusal("CLV-0314", "the shard key of a row is computed in a statement with WITH").
-			WithHint("compute the value first and pass it as a parameter"))
+			WithHint("Compute the value first and pass it as a parameter."))
 	}
 	for rest := c.exprs; len(rest) > 0; {
 		n := min(len(rest), computedMax)
@@ -521,13 +521,13 @@ func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
 	}
 	if st.Fill != nil {
 		fail(sqlstate.Refusal("CLV-0520", "values that the router makes (nextval and its kin) cannot stand in a query inside this statement").
-			WithHint("take the values first"))
+			WithHint("Take the values first."))
 	}
 	switch st.Kind {
 	case OneShard, DefaultShard, AnyShard, Several:
 	default:
 		fail(sqlstate.Refusal("CLV-0315", "this query cannot be a part of a statement that changes rows on several shards").
-			WithHint("run it first"))
+			WithHint("Run it first."))
 	}
 	return st
 }
@@ -536,12 +536,12 @@ func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
 func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) (apart []Change) {
 	if slices.Contains(cols, "") {
 		fail(sqlstate.Refusal("CLV-0316", "INSERT ... SELECT into a part of a column is not supported over several shards").
-			WithHint("insert the whole value"))
+			WithHint("Insert the whole value."))
 	}
 	if s.WithClause != nil {
 		if sel.WithClause != nil {
 			fail(sqlstate.Refusal("CLV-0317", "INSERT ... SELECT with WITH before both is not supported over several shards").
-				WithHint("write one WITH"))
+				WithHint("Write one WITH."))
 		}
 		apart = wp.apart(s.WithClause, &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}, t)
 		sel.WithClause = s.WithClause
@@ -551,7 +551,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 	for _, u := range wp.second.uses {
 		if !inside[u.ref] && !u.everywhere() {
 			fail(sqlstate.Refusal("CLV-0318", "an INSERT of rows for several shards cannot read table %s in ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
-				WithHint("read it in a statement of its own"))
+				WithHint("Read it in a statement of its own."))
 		}
 	}
 	width := -1
@@ -569,7 +569,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 		i := slices.Index(cols, c.Name)
 		if i >= 0 && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", sqltext.QuoteIdent(c.Name)).
-				WithHint("leave the column out"))
+				WithHint("Leave the column out."))
 		}
 		if _, selected := wp.made.selected[c.Name]; i < 0 && !selected {
 			p.Made = append(p.Made, wp.makes(t, c))
@@ -661,7 +661,7 @@ func onlyReads(w *pg.WithClause) {
 	for _, n := range w.GetCtes() {
 		if n.GetCommonTableExpr().GetCtequery().GetSelectStmt() == nil {
 			fail(sqlstate.Refusal("CLV-0320", "a WITH query that changes rows is not supported in a statement over several shards").
-				WithHint("run it as a statement of its own, in one transaction"))
+				WithHint("Run it as a statement of its own, in one transaction."))
 		}
 	}
 }

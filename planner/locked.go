@@ -130,13 +130,13 @@ func (a *analyzer) lockCopies() {
 	case l.table == "" || a.unknown != "" || a.virtual != "":
 		return
 	case a.sharded != "":
-		hint := "lock the rows of " + l.table + " in a statement of its own; here FOR SHARE and FOR KEY SHARE of them are taken"
+		hint := "Lock the rows of " + l.table + " in a statement of its own; here FOR SHARE and FOR KEY SHARE of them are taken."
 		if len(l.beside) > 0 {
 			quoted := make([]string, len(l.beside))
 			for i, n := range l.beside {
 				quoted[i] = sqltext.QuoteIdent(n)
 			}
-			hint = "lock those of the sharded table alone: " + l.clause + " OF " + strings.Join(quoted, ", ") + "; if rows of " + l.table + " have to be locked as well, then in a statement of its own before"
+			hint = "Lock those of the sharded table alone: " + l.clause + " OF " + strings.Join(quoted, ", ") + "; if rows of " + l.table + " have to be locked as well, then in a statement of its own before."
 		}
 		a.second.refuseLocks(sqlstate.Refusal("CLV-1027", "rows of the reference table %s are locked %s on every shard, which a statement on sharded tables cannot do", l.table, l.clause).
 			WithHint("%s", hint))
@@ -147,7 +147,7 @@ func (a *analyzer) lockCopies() {
 		}
 	}
 	a.second.refuseOne(sqlstate.Refusal("CLV-1028", "rows of the reference table %s are locked on every shard", l.table).
-		WithHint("lock them in a statement of its own"))
+		WithHint("Lock them in a statement of its own."))
 	if a.second != nil {
 		a.st.Kind, l.every = Several, true
 	}
@@ -157,7 +157,7 @@ func (a *analyzer) lockCopies() {
 func (a *analyzer) onlyCopies() {
 	if l := &a.lockedCopies; l.every {
 		a.second.refuseLocks(sqlstate.Refusal("CLV-1029", "rows of the reference table %s would be locked %s on every shard, which is not supported in a subquery, view or writing statement", l.table, l.clause).
-			WithHint("lock them in a statement of its own: SELECT ... FROM %s ... %s", l.table, l.clause))
+			WithHint("Lock them in a statement of its own: SELECT ... FROM %s ... %s.", l.table, l.clause))
 	}
 }
 
@@ -191,7 +191,7 @@ func (a *analyzer) planLock(n *pg.Node) (*Plan, error) {
 		case pg.LockWaitPolicy_LockWaitSkip:
 			// A row may be free here and locked on another copy.
 			a.second.refuseLocks(sqlstate.Refusal("CLV-1030", "SKIP LOCKED of rows of the reference table %s, of which each shard has a copy, is not supported", l.table).
-				WithHint("use NOWAIT, or keep the rows in a table that is not a reference table"))
+				WithHint("Use NOWAIT, or keep the rows in a table that is not a reference table."))
 		}
 		m.Locks = append(m.Locks, CopiesLock{Table: r.table, Clause: clause})
 	}

@@ -202,7 +202,7 @@ func (l *loose) fields(m protoreflect.Message, safe bool, but ...protoreflect.Na
 
 func (l *loose) refuse(s string) {
 	fail(sqlstate.Refusal("CLV-0626", "the text %s has a word for the time, which each shard could read by its own clock", sqltext.QuoteString(s)).
-		WithHint("write now() or current_date; if it is no time, compare it with a text: column::text = %s", sqltext.QuoteString(s)))
+		WithHint("Write now() or current_date; if it is no time, compare it with a text: column::text = %s.", sqltext.QuoteString(s)))
 }
 
 // cast looks at a cast: of a text to a type of times it is known as the transaction's time.

@@ -118,7 +118,7 @@ func (wp *writePlans) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why str
 	table := t.rel.table
 	no := func(why string) {
 		fail(sqlstate.Refusal("CLV-0321", "MERGE into %s concerns several shards, and %s", sqltext.QuoteName(t.rel.schema, t.rel.name), why).
-			WithHint("use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key"))
+			WithHint("Use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key."))
 	}
 	name, source := "", &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE, FromClause: []*pg.Node{sqltree.Clone(v.SourceRelation)}}
 	switch f := v.SourceRelation.GetNode().(type) {

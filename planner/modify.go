@@ -113,7 +113,7 @@ func (a *binder) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 	case r.view != nil && a.reachOf(r.view).spread():
 		a.viewRefs = nil // nothing to be written out
 		fail(sqlstate.Refusal("CLV-0323", "writing through the view %s, which is over a sharded or reference table, is not supported", sqltext.QuoteName(r.schema, r.name)).
-			WithHint("write to the table itself"))
+			WithHint("Write to the table itself."))
 	case r.table != nil:
 		addTable(&a.st.Writes, r.table)
 	}
@@ -132,7 +132,7 @@ func (a *binder) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it *
 			for _, k := range t.ShardKey {
 				if r.Name == k {
 					a.second.refuseOne(sqlstate.Refusal("CLV-0324", "column %s of table %s is its shard key: changing it would move the row to another shard", sqltext.QuoteIdent(k), sqltext.QuoteName(t.Schema, t.Name)).
-						WithHint("delete the row and insert it again with the new key, in two statements"))
+						WithHint("Delete the row and insert it again with the new key, in two statements."))
 				}
 			}
 		}
@@ -214,7 +214,7 @@ func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
 			a.second.refuseOne(sqlstate.Refusal("CLV-0325", "WHEN NOT MATCHED BY SOURCE looks at every row of %s, which is on several shards", sqltext.QuoteName(t.table.Schema, t.table.Name)).
-				WithHint("use DELETE or UPDATE with a fixed shard key for these rows"))
+				WithHint("Use DELETE or UPDATE with a fixed shard key for these rows."))
 		}
 	}
 	a.walkList(m.ReturningList, w)
@@ -276,7 +276,7 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	case sel == nil:
 		if t != nil {
 			a.second.refuseOne(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("name the shard key column %s and its value", sqltext.QuoteIdent(t.ShardKey[0])))
+				WithHint("Name the shard key column %s and its value.", sqltext.QuoteIdent(t.ShardKey[0])))
 		}
 	case sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil:
 		w := &walker{sc: outer, subs: &q.subs}
@@ -370,7 +370,7 @@ func keyPlaces(t *shardmap.Table, cols []string) []int {
 		}
 		if at[i] < 0 {
 			fail(sqlstate.Refusal("CLV-0326", "INSERT into %s gives no value for its shard key column %s", sqltext.QuoteName(t.Schema, t.Name), sqltext.QuoteIdent(k)).
-				WithHint("name the column %s in the INSERT and give its value", sqltext.QuoteIdent(k)))
+				WithHint("Name the column %s in the INSERT and give its value.", sqltext.QuoteIdent(k)))
 		}
 	}
 	return at
@@ -401,7 +401,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 		col := keyColumn(t, t.ShardKey[i])
 		if p >= len(values) {
 			fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", sqltext.QuoteIdent(col.Name)).
-				WithHint("give it a value in every row"))
+				WithHint("Give it a value in every row."))
 		}
 		typ := rt.types[i]
 		k, ok := rt.constantOf(values[p], typ, true)
@@ -413,7 +413,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 				}
 			}
 			fail(sqlstate.Refusal("CLV-0327", "the value for the shard key column %s of table %s is not a literal or a parameter, so its shard is not known before it runs", sqltext.QuoteIdent(col.Name), sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("compute the value first and pass it as a parameter"))
+				WithHint("Compute the value first and pass it as a parameter."))
 		}
 		if k.never {
 			fail(nullKey(t, col.Name))
@@ -421,7 +421,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 		e, ok := k.keyExpr(typ)
 		if !ok {
 			fail(sqlstate.Refusal("CLV-0328", "the value for the shard key column %s is of another type", sqltext.QuoteIdent(col.Name)).
-				WithHint("cast it to %s", col.Type))
+				WithHint("Cast it to %s.", col.Type))
 		}
 		e = storedExpr(e, t, col)
 		key[i], row[i] = e, k
@@ -433,7 +433,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 	}
 	if len(tuple) != len(at) {
 		fail(sqlstate.Refusal("CLV-0329", "the shard key of the inserted row is only partly fixed by the source").
-			WithHint("give every shard key column from the source"))
+			WithHint("Give every shard key column from the source."))
 	}
 	rt.insertTerms(t, tuple, f)
 }
@@ -451,7 +451,7 @@ func storedExpr(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
 	_, mod, err := keyspace.ParseColumnType(col.Type)
 	if err != nil {
 		fail(sqlstate.Refusal("CLV-0330", "the router does not know how column %s of type %s stores a value", sqltext.QuoteIdent(col.Name), col.Type).
-			WithHint("use a plain %s as shard key", e.Type.String()))
+			WithHint("Use a plain %s as shard key.", e.Type.String()))
 	}
 	e.mod, e.into = mod, t
 	if e.Param == 0 && !e.Never {
@@ -509,7 +509,7 @@ func (rt *routing) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 	rows, missing, ok := f.alternatives(tuple, rt.p.limits.Keys)
 	if !ok {
 		fail(sqlstate.Refusal("CLV-0331", "the rows for %s get their shard key %s from a query that does not fix it", sqltext.QuoteName(t.Schema, t.Name), sqltext.QuoteIdent(t.ShardKey[missing])).
-			WithHint(`select rows of one key: add "... = value" for the column that becomes %s`, sqltext.QuoteIdent(t.ShardKey[missing])))
+			WithHint(`Select rows of one key: add "... = value" for the column that becomes %s.`, sqltext.QuoteIdent(t.ShardKey[missing])))
 	}
 	rt.stores = rows
 	for _, r := range rows {
@@ -518,7 +518,7 @@ func (rt *routing) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 			e, ok := k.keyExpr(rt.types[i])
 			if !ok {
 				fail(sqlstate.Refusal("CLV-0332", "the shard key is selected from a column of another type").
-					WithHint("cast it to %s", rt.types[i].String()))
+					WithHint("Cast it to %s.", rt.types[i].String()))
 			}
 			key[i] = storedExpr(e, t, keyColumn(t, t.ShardKey[i]))
 			key[i].selected = true

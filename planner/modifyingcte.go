@@ -58,19 +58,19 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 		u := wp.second.byRef[rv]
 		if u == nil || u.rel.table == nil {
 			fail(sqlstate.Refusal("CLV-0349", "a WITH query that changes rows of a table that the router does not know is not supported in a statement over several shards").
-				WithHint("run it as a statement of its own, in one transaction"))
+				WithHint("Run it as a statement of its own, in one transaction."))
 		}
 		t := u.rel.table
 		if w.Recursive {
 			fail(sqlstate.Refusal("CLV-0350", "WITH RECURSIVE with a query that changes rows is not supported in a statement over several shards").
-				WithHint("run it as a statement of its own, in one transaction"))
+				WithHint("Run it as a statement of its own, in one transaction."))
 		}
 		inside := map[*pg.RangeVar]bool{}
 		sqltree.EachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
 		for _, o := range wp.second.uses {
 			if o.rel.table == t && !inside[o.ref] {
 				fail(sqlstate.Refusal("CLV-0351", "table %s is changed by a WITH query and named again in a statement over several shards, where the rest could see the change", sqltext.QuoteName(t.Schema, t.Name)).
-					WithHint("run the WITH query as a statement of its own, in one transaction"))
+					WithHint("Run the WITH query as a statement of its own, in one transaction."))
 			}
 		}
 		for _, before := range w.Ctes[:i] {
@@ -78,13 +78,13 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 			sqltree.EachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) {
 				if v.Schemaname == "" && v.Relname == b.Ctename && b.GetCtequery().GetSelectStmt() == nil {
 					fail(sqlstate.Refusal("CLV-0352", "a WITH query that changes rows reads what another one returned, in a statement over several shards").
-						WithHint("run the first one as a statement of its own, in one transaction"))
+						WithHint("Run the first one as a statement of its own, in one transaction."))
 				}
 			})
 		}
 		if written[t] {
 			fail(sqlstate.Refusal("CLV-0353", "two WITH queries change table %s in a statement over several shards", sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("use two statements"))
+				WithHint("Use two statements."))
 		}
 		written[t] = true
 		out = append(out, changeOf(c.Ctequery, t))
@@ -155,7 +155,7 @@ func (x *modifying) write(n *pg.Node) *pg.Node {
 		}
 		if with == nil || *with != nil {
 			fail(sqlstate.Refusal("CLV-0354", "a WITH query that changes rows and reads another one is not supported in this form over several shards").
-				WithHint("run it as a statement of its own, in one transaction"))
+				WithHint("Run it as a statement of its own, in one transaction."))
 		}
 		*with = &pg.WithClause{}
 		for _, c := range x.ctes {
@@ -165,7 +165,7 @@ func (x *modifying) write(n *pg.Node) *pg.Node {
 			}
 			if x.unstable(q.ProtoReflect()) {
 				fail(sqlstate.Refusal("CLV-0344", "a WITH query whose rows are not certain is read in several places of a statement over several shards").
-					WithHint("run the query first"))
+					WithHint("Run the query first."))
 			}
 			(*with).Ctes = append((*with).Ctes, sqltree.Clone(c))
 		}

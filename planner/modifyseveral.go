@@ -169,7 +169,7 @@ func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) 
 	if t.Kind == shardmap.Reference {
 		if n.GetMergeStmt() != nil {
 			fail(sqlstate.Refusal("CLV-0333", "MERGE into the reference table %s is not supported", sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("use INSERT ... ON CONFLICT, UPDATE and DELETE"))
+				WithHint("Use INSERT ... ON CONFLICT, UPDATE and DELETE."))
 		}
 		plan.Target, plan.Why = Target{Where: Every}, "every shard has the table's rows"
 		x.local = (*use).everywhere
@@ -222,7 +222,7 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 		given := slices.Contains(cols, c.Name)
 		if given && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", sqltext.QuoteIdent(c.Name)).
-				WithHint("leave the column out"))
+				WithHint("Leave the column out."))
 		}
 		if _, selected := x.made.selected[c.Name]; !given && !selected {
 			p.Columns, p.Values = append(p.Columns, c), append(p.Values, x.makes(t, c))
@@ -236,12 +236,12 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 	}
 	if slices.ContainsFunc(s.Cols, func(c *pg.Node) bool { return len(c.GetResTarget().GetIndirection()) > 0 }) {
 		fail(sqlstate.Refusal("CLV-0334", "INSERT ... SELECT into a part of a column is not supported where the router makes values for the rows").
-			WithHint("insert the whole value"))
+			WithHint("Insert the whole value."))
 	}
 	if s.WithClause != nil {
 		if sel.WithClause != nil {
 			fail(sqlstate.Refusal("CLV-0335", "INSERT ... SELECT with WITH before both is not supported where the router makes values for the rows").
-				WithHint("write one WITH"))
+				WithHint("Write one WITH."))
 		}
 		onlyReads(s.WithClause)
 		sel.WithClause, s.WithClause = s.WithClause, nil
@@ -260,7 +260,7 @@ func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.
 	ins := n.GetInsertStmt()
 	if ins == nil && wp.isVolatile(n) {
 		fail(sqlstate.Refusal("CLV-0336", "a volatile function in a statement that changes the reference table %s could give another value on each shard", sqltext.QuoteName(t.Schema, t.Name)).
-			WithHint("compute the value first and pass it as a parameter"))
+			WithHint("Compute the value first and pass it as a parameter."))
 	}
 	del := n.GetDeleteStmt()
 	if del != nil && !leavesOpen(n) {
@@ -333,7 +333,7 @@ func overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Co
 	}
 	if len(arbiter) == 0 {
 		fail(sqlstate.Refusal("CLV-1311", "ON CONFLICT DO UPDATE of the reference table %s needs the columns of the conflict, unchanged, to find the same row on every shard", sqltext.QuoteName(t.Schema, t.Name)).
-			WithHint("name the columns: ON CONFLICT (column, ...) DO UPDATE"))
+			WithHint("Name the columns: ON CONFLICT (column, ...) DO UPDATE."))
 	}
 	out := &pg.OnConflictClause{Action: c.Action, Infer: c.Infer}
 	for _, col := range columns {
@@ -384,20 +384,20 @@ func (x *modifying) edit(n *pg.Node) {
 	switch what := serverdependent.ShardState(n); {
 	case what == "":
 	case strings.HasSuffix(what, "()"):
-		hint := "take its value first, in a statement of its own: SELECT " + what
+		hint := "Take its value first, in a statement of its own: SELECT " + what + "."
 		if what == "statement_timestamp()" {
-			hint = "now() or clock_timestamp()"
+			hint = "Use now() or clock_timestamp()."
 		}
 		fail(sqlstate.Refusal("CLV-0337", "%s is another one on each shard", what).WithHint("%s", hint))
 	default:
 		fail(sqlstate.Refusal("CLV-0252", "the system column %s has no meaning for rows of several shards", what).
-			WithHint("name the rows by their key"))
+			WithHint("Name the rows by their key."))
 	}
 	x.names(n.ProtoReflect())
 	x.visit(n.ProtoReflect())
 	if len(x.m.Reads) > 0 && x.deep {
 		fail(sqlstate.Refusal("CLV-0338", "a column with a schema's name in front is not supported in this statement over several shards").
-			WithHint("give the table an alias"))
+			WithHint("Give the table an alias."))
 	}
 	x.clocked(n)
 }
@@ -449,7 +449,7 @@ func (x *modifying) visit(m protoreflect.Message) {
 			} else if sel := v.Ctequery.GetSelectStmt(); x.once(sel) {
 				if v.SearchClause != nil || v.CycleClause != nil {
 					fail(sqlstate.Refusal("CLV-0339", "SEARCH and CYCLE are not supported in a statement that changes rows on several shards").
-						WithHint("run the query first"))
+						WithHint("Run the query first."))
 				}
 				v.Ctequery = x.read(sel)
 			} else {
@@ -462,26 +462,26 @@ func (x *modifying) visit(m protoreflect.Message) {
 				sqltree.EachRangeVar(m, func(r *pg.RangeVar) {
 					if u := x.second.byRef[r]; u != nil && !x.local(u) {
 						fail(sqlstate.Refusal("CLV-0340", "WITH RECURSIVE over sharded tables is not supported in a statement that changes rows on several shards").
-							WithHint("run the query first"))
+							WithHint("Run the query first."))
 					}
 				})
 			}
 		case *pg.RangeTableSample:
 			if u := x.second.byRef[v.Relation.GetRangeVar()]; u != nil && !x.local(u) {
 				fail(sqlstate.Refusal("CLV-0341", "TABLESAMPLE is not supported in a statement that changes rows on several shards").
-					WithHint("run the query first"))
+					WithHint("Run the query first."))
 			}
 		case *pg.RangeFunction:
 			if x.isVolatile(m.Interface()) {
 				fail(sqlstate.Refusal("CLV-0342", "a volatile function in FROM would give other rows on each shard").
-					WithHint("run the query first"))
+					WithHint("Run the query first."))
 			}
 		case *pg.SelectStmt:
 			if len(v.LockingClause) > 0 {
 				sqltree.EachRangeVar(m, func(r *pg.RangeVar) {
 					if u := x.second.byRef[r]; u != nil && !x.local(u) {
 						fail(sqlstate.Refusal("CLV-1031", "rows of other shards cannot be locked inside this statement").
-							WithHint("lock them in a statement of its own: SELECT ... FOR UPDATE"))
+							WithHint("Lock them in a statement of its own: SELECT ... FOR UPDATE."))
 					}
 				})
 			}
@@ -500,7 +500,7 @@ func (x *modifying) table(v *pg.RangeVar) {
 	}
 	if u.rel.virtual {
 		fail(sqlstate.Refusal("CLV-0343", "table %s is answered by the router and cannot be read by this statement", sqltext.QuoteName(u.rel.schema, u.rel.name)).
-			WithHint("read it first"))
+			WithHint("Read it first."))
 	}
 	from := sqltree.Clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
 	from.Alias = nil
@@ -535,7 +535,7 @@ func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
 		for _, c := range x.ctes {
 			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || x.unstable(s.ProtoReflect()) {
 				fail(sqlstate.Refusal("CLV-0344", "a WITH query whose rows are not certain is read in several places of a statement over several shards").
-					WithHint("run the query first"))
+					WithHint("Run the query first."))
 			}
 		}
 		if sel.WithClause == nil {

@@ -24,11 +24,11 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		val := assigned(r.Val)
 		if val.GetMultiAssignRef() != nil {
 			fail(sqlstate.Refusal("CLV-0345", "SET (...) = (SELECT ...) of shard key columns of table %s is not supported", sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("assign each column by itself"))
+				WithHint("Assign each column by itself."))
 		}
 		if len(r.Indirection) > 0 {
 			fail(sqlstate.Refusal("CLV-0346", "assigning a part of a column beside the shard key of table %s is not supported", sqltext.QuoteName(t.Schema, t.Name)).
-				WithHint("assign the whole column, or use two statements"))
+				WithHint("Assign the whole column, or use two statements."))
 		}
 		set[r.Name] = val
 	}
@@ -37,10 +37,10 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 		case v == nil:
 		case v.GetSetToDefault() != nil:
 			fail(sqlstate.Refusal("CLV-0347", "SET %s = DEFAULT gives a shard key that a shard would choose", sqltext.QuoteIdent(k)).
-				WithHint("give the value"))
+				WithHint("Give the value."))
 		case wp.isVolatile(v):
 			fail(sqlstate.Refusal("CLV-0348", "the new value of the shard key column %s is computed by a volatile function", sqltext.QuoteIdent(k)).
-				WithHint("compute the value first and pass it as a parameter"))
+				WithHint("Compute the value first and pass it as a parameter."))
 		}
 	}
 	mv := &MovePlan{Types: wp.keyTypes(t.Keyspace), Tuples: wp.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
@@ -158,7 +158,7 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 			case sqltree.IsAge(v):
 				wp.native(v)
 				fail(sqlstate.Refusal("CLV-0627", "age() of one value depends on the shard's own time").
-					WithHint("write age(current_date, value)"))
+					WithHint("Write age(current_date, value)."))
 			}
 		case *pg.SQLValueFunction:
 			typ := sqltree.ClockOps[v.Op]

@@ -98,7 +98,7 @@ func (ns *namespace) field(m proto.Message, sc *scope) {
 			continue
 		}
 		fail(sqlstate.Refusal("CLV-0238", ".%s may be a call of the function %s(), which is not let through in this form", name, name).
-			WithHint("call it as %s(...), or give the column another name", name))
+			WithHint("Call it as %s(...), or give the column another name.", name))
 	}
 }
 

@@ -104,18 +104,18 @@ func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 	for _, n := range f.Parameters {
 		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && ch.readsType(p.ArgType) != readsText {
 			fail(sqlstate.Refusal("CLV-0628", "the default of a parameter has a word for the time, which each shard would read once, when it makes the function").
-				WithHint("write now(), or the time itself"))
+				WithHint("Write now(), or the time itself."))
 		}
 	}
 	kind := builtin.Kind(name)
 	own := kind != ""
 	if strings.ContainsAny(kind, "aw") && !returnsTrigger(f) {
 		fail(sqlstate.Refusal("CLV-0701", "a function with the name of one of PostgreSQL's own aggregates or window functions (%s) is not supported: the router could not tell their calls apart", name).
-			WithHint("give it another name"))
+			WithHint("Give it another name."))
 	}
 	if own && !immutable && sqltree.Strings(f.ReturnType.GetNames()) != nil && !returnsTrigger(f) {
 		fail(sqlstate.Refusal("CLV-0702", "a function with the name of one of PostgreSQL's own (%s) is not supported unless it is IMMUTABLE: the router could not tell their calls apart", name).
-			WithHint("give it another name"))
+			WithHint("Give it another name."))
 	}
 	what := "FUNCTION"
 	if f.IsProcedure {
@@ -171,13 +171,13 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 	temporary := inTemp(call) && ch.unknown != ""                                   // of a temporary table
 	if !native && !temporary && (own == nil || own.Kind != "t") {
 		fail(sqlstate.Refusal("CLV-0703", "a trigger that calls %s() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have", strings.Join(fn, ".")).
-			WithHint("create the function through the router, in SQL or PL/pgSQL, without naming tables in it"))
+			WithHint("Create the function through the router, in SQL or PL/pgSQL, without naming tables in it."))
 	}
 	if t.Trigname >= guardTrigger {
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger name %q is reserved: the shards' guards have to fire last", t.Trigname).WithHint("choose a name that begins with a letter"))
 	}
 	if ch.viewOf(t.Relation) != nil {
-		fail(sqlstate.Refusal("CLV-0704", "triggers on views are not supported").WithHint("write to the table itself"))
+		fail(sqlstate.Refusal("CLV-0704", "triggers on views are not supported").WithHint("Write to the table itself."))
 	}
 	if ch.unknown != "" { // a temporary table of the session has triggers as well
 		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", ch.unknown).At(ch.position(ch.unknownAt))
@@ -186,11 +186,11 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 	const before = 1 << 1 // TRIGGER_TYPE_BEFORE
 	if r := ch.relation(t.Relation); r.table != nil && r.table.Kind == shardmap.Reference && t.Row && t.Timing&before != 0 && own != nil && own.Clocked {
 		fail(sqlstate.Refusal("CLV-0629", "a trigger before the rows of a reference table that uses the time at which the transaction began is not supported: %s() would give each copy another time", own.QualifiedName()).
-			WithHint("let the column have DEFAULT now() for new rows, and write SET column = now() (or DEFAULT) in an UPDATE"))
+			WithHint("Let the column have DEFAULT now() for new rows, and write SET column = now() (or DEFAULT) in an UPDATE."))
 	}
 	if t.TransitionRels != nil && ch.spread() {
 		fail(sqlstate.Refusal("CLV-0705", "transition tables of a trigger on a sharded or reference table hold one shard's rows only").
-			WithHint("use FOR EACH ROW"))
+			WithHint("Use FOR EACH ROW."))
 	}
 	st.Kind, st.Tag = DDLKind, "CREATE TRIGGER"
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "create trigger", ch.spread(), names
@@ -247,7 +247,7 @@ func (ch *schemaChange) grant(g *pg.GrantStmt) {
 		ch.administersLargeObject(tag)
 	case pg.ObjectType_OBJECT_DATABASE, pg.ObjectType_OBJECT_TABLESPACE, pg.ObjectType_OBJECT_FOREIGN_SERVER, pg.ObjectType_OBJECT_FDW, pg.ObjectType_OBJECT_PARAMETER_ACL:
 		fail(sqlstate.Refusal("CLV-0706", "%s on this kind of object is not supported: each shard has its own", tag).
-			WithHint("run it on each shard directly"))
+			WithHint("Run it on each shard directly."))
 	}
 }
 
@@ -349,7 +349,7 @@ func (ch *schemaChange) reindex(r *pg.ReindexStmt) bool {
 		}
 	default:
 		fail(sqlstate.Refusal("CLV-0707", "REINDEX of a schema, a database or the system catalogs is not supported").
-			WithHint("name a table or an index"))
+			WithHint("Name a table or an index."))
 	}
 	st.DDL.Passing = true
 	return true
@@ -484,7 +484,7 @@ func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE:
 		if own := builtin.Has(r.Newname); own {
 			fail(sqlstate.Refusal("CLV-0708", "a function with the name of one of PostgreSQL's own (%s) is not supported", r.Newname).
-				WithHint("give it another name"))
+				WithHint("Give it another name."))
 		}
 		ch.everywhere("alter function", "ALTER "+kindOfRoutine(r.RenameType))
 		st.DDL.Objects = true
@@ -513,7 +513,7 @@ func (ch *schemaChange) renamesColumn(r *pg.RenameStmt) bool {
 	rel := ch.relation(r.Relation)
 	if rel.view != nil {
 		fail(sqlstate.Refusal("CLV-0709", "RENAME ATTRIBUTE of a view's row type is not supported").
-			WithHint("ALTER VIEW ... RENAME COLUMN"))
+			WithHint("Run ALTER VIEW ... RENAME COLUMN."))
 	}
 	if rel.table == nil {
 		return false
@@ -559,6 +559,6 @@ func (ns *namespace) rangeType(r *pg.CreateRangeStmt) {
 			continue
 		}
 		fail(sqlstate.Refusal("CLV-0710", "a range type with the function %s() is not supported: it is not known to read no table", strings.Join(names, ".")).
-			WithHint("create the function through the router, with a body that names no table, and without EXECUTE, set_config() and the like"))
+			WithHint("Create the function through the router, with a body that names no table, and without EXECUTE, set_config() and the like."))
 	}
 }

@@ -142,10 +142,10 @@ func (p *Planner) ArgsUseClock(args string, snap *shardmap.Snapshot, path []stri
 		case name == "random", name == "random_normal", name == "gen_random_uuid", name == "clock_timestamp", name == "timeofday", name == "timezone", strings.HasPrefix(name, "uuid_generate"):
 		case fillOwn[name] || fillNative[name] || name == "cleave" || builtin.ReachesFurther(name):
 			err = sqlstate.Refusal("CLV-1113", "function %s() in an argument of EXECUTE is not supported", name).
-				WithHint("call it in a statement of its own, and pass what it gives")
+				WithHint("Call it in a statement of its own, and pass what it gives.")
 		case strings.HasPrefix(a.kindOf(f), "v"):
 			err = sqlstate.Refusal("CLV-1114", "the volatile function %s() in an argument of EXECUTE is not supported", name).
-				WithHint("call it in a statement of its own, and pass what it gives")
+				WithHint("Call it in a statement of its own, and pass what it gives.")
 		}
 		return err == nil
 	})

@@ -315,7 +315,7 @@ func (rt *routing) addKeys(rows [][]constant) {
 			e, ok := k.keyExpr(rt.types[i])
 			if !ok {
 				fail(sqlstate.Refusal("CLV-0264", "the shard key is compared with a value of another type").
-					WithHint("cast the value to %s", rt.types[i].String()))
+					WithHint("Cast the value to %s.", rt.types[i].String()))
 			}
 			key[i] = e
 		}
@@ -340,7 +340,7 @@ func (rt *routing) addKey(key []KeyExpr) {
 		return
 	}
 	if len(rt.st.Keys) >= rt.p.limits.Keys {
-		fail(sqlstate.Refusal("CLV-0265", "the statement names too many shard keys").WithHint("send it in several statements"))
+		fail(sqlstate.Refusal("CLV-0265", "the statement names too many shard keys").WithHint("Send it in several statements."))
 	}
 	rt.st.Keys = append(rt.st.Keys, key)
 }
@@ -409,7 +409,7 @@ func (rt *routing) notPinned(j *jnode, missing int) {
 	}
 	col := j.table.ShardKey[missing]
 	fail(sqlstate.Refusal("CLV-0266", "the statement could need rows of table %s from several shards: its shard key column %s is not fixed", sqltext.QuoteName(j.table.Schema, j.table.Name), sqltext.QuoteIdent(col)).
-		WithHint(`add "%s.%s = ..." to the WHERE clause`, sqltext.QuoteIdent(j.name), sqltext.QuoteIdent(col)))
+		WithHint(`Add "%s.%s = ..." to the WHERE clause.`, sqltext.QuoteIdent(j.name), sqltext.QuoteIdent(col)))
 }
 
 // selectQuery reads a SELECT, VALUES, TABLE or set operation.

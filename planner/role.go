@@ -21,7 +21,7 @@ type Role struct {
 	Admin *bool
 }
 
-const usersOnly = "the cluster's users have a name, a password and a role (cleave user --help)"
+const usersOnly = "The cluster's users have a name, a password and a role (cleave user --help)."
 
 // role reads a statement about roles.
 func (ss *sessionStatement) role(n *pg.Node) {
@@ -41,9 +41,9 @@ func (ss *sessionStatement) role(n *pg.Node) {
 			fail(sqlstate.New("42939", "role name %q is reserved", name))
 		case !login:
 			fail(sqlstate.Refusal("CLV-1225", "a role without LOGIN is not supported: the cluster has users only").
-				WithHint("CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER"))
+				WithHint("Run CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER."))
 		case r.Password == nil:
-			fail(sqlstate.Refusal("CLV-1226", "a user without a password is not supported").WithHint("CREATE USER ... PASSWORD '...'"))
+			fail(sqlstate.Refusal("CLV-1226", "a user without a password is not supported").WithHint("Run CREATE USER ... PASSWORD '...'."))
 		}
 	case *pg.Node_AlterRoleStmt:
 		r.Op, st.Tag = "alter", "ALTER ROLE"
@@ -53,7 +53,7 @@ func (ss *sessionStatement) role(n *pg.Node) {
 		r.Names = []string{roleName(v.AlterRoleStmt.Role)}
 		if !roleOptions(r, v.AlterRoleStmt.Options, true) {
 			fail(sqlstate.Refusal("CLV-1228", "NOLOGIN is not supported: the cluster has users only").
-				WithHint("DROP USER, or another PASSWORD"))
+				WithHint("Run DROP USER, or give another PASSWORD."))
 		}
 	case *pg.Node_DropRoleStmt:
 		r.Op, r.IfExists, st.Tag = "drop", v.DropRoleStmt.MissingOk, "DROP ROLE"
@@ -66,10 +66,10 @@ func (ss *sessionStatement) role(n *pg.Node) {
 		}
 	case *pg.Node_GrantRoleStmt:
 		fail(sqlstate.Refusal("CLV-1229", "granting roles is not supported: a user of the cluster is in no group").
-			WithHint("cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly"))
+			WithHint("Run cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly."))
 	default:
 		fail(sqlstate.Refusal("CLV-1230", "settings of a role are not supported").
-			WithHint("SET them at the beginning of the session, or in the client's options"))
+			WithHint("Set them at the beginning of the session, or in the client's options."))
 	}
 	st.Text = st.Tag
 	st.Shape = st.Tag
@@ -101,7 +101,7 @@ func roleOptions(r *Role, options []*pg.Node, login bool) bool {
 		case "password":
 			s := d.Arg.GetString_()
 			if s == nil {
-				fail(sqlstate.Refusal("CLV-1231", "PASSWORD NULL is not supported").WithHint("DROP USER, or another PASSWORD"))
+				fail(sqlstate.Refusal("CLV-1231", "PASSWORD NULL is not supported").WithHint("Run DROP USER, or give another PASSWORD."))
 			}
 			r.Password = &s.Sval
 		case "superuser":

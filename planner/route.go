@@ -286,7 +286,7 @@ func (e *KeyExpr) bound(args *Args) (raw []byte, oid uint32, format int16, err e
 	}
 	if (oid == 0 || oid == oidUnknown) && e.Strict && raw != nil {
 		return nil, 0, 0, sqlstate.Refusal("CLV-0269", "parameter %s is the shard key, and the statement uses it elsewhere too, so its type is not certain", dollar(e.Param)).
-			WithHint("cast it where it is the shard key (%s::%s) and use a parameter of its own elsewhere, or give its type in the driver", dollar(e.Param), e.Type.String())
+			WithHint("Cast it where it is the shard key (%s::%s) and use a parameter of its own elsewhere, or give its type in the driver.", dollar(e.Param), e.Type.String())
 	}
 	return raw, oid, format, nil
 }
@@ -375,7 +375,7 @@ func intOfSize(n int, otherwise keyspace.Type) keyspace.Type {
 
 func typeRefusal(e *KeyExpr) error {
 	return sqlstate.Refusal("CLV-0270", "parameter %s has a type that the router does not compare with a shard key of type %s", dollar(e.Param), e.Type.String()).
-		WithHint("send it as %s, or leave its type open", e.Type.String())
+		WithHint("Send it as %s, or leave its type open.", e.Type.String())
 }
 
 func dollar(n int) string { return "$" + itoa(n) }

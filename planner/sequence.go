@@ -134,7 +134,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 	switch {
 	case n != x.RawExpr:
 		fail(sqlstate.Refusal("CLV-0521", "a default that casts what %s() gives is not supported", sqltree.Strings(f.Funcname)[len(f.Funcname)-1]).
-			WithHint("leave the cast out: the column's type decides"))
+			WithHint("Leave the cast out: the column's type decides."))
 	case v.Source == "nextval":
 		identity := ""
 		if len(f.Args) == 2 {
@@ -150,7 +150,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 		from, to := ch.callSpan(f)
 		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: InternalSchema + "." + v.Source + "()"})
 	default:
-		fail(sqlstate.Refusal("CLV-0522", "a default of %s() is not supported", v.Source).WithHint("use nextval()"))
+		fail(sqlstate.Refusal("CLV-0522", "a default of %s() is not supported", v.Source).WithHint("Use nextval()."))
 	}
 	d.functions = true
 	return true
@@ -305,7 +305,7 @@ func (o sequenceOptions) typed(q *shardmap.Sequence) {
 		typ := intNames[last]
 		if typ == "" && keytype.ByName[last] == 0 && last != "numeric" {
 			fail(sqlstate.Refusal("CLV-0524", "the type %s of a sequence is not known to the router", last).
-				WithHint("a sequence is smallint, integer or bigint"))
+				WithHint("A sequence is smallint, integer or bigint."))
 		}
 		if typ == "" {
 			invalidSequence("sequence type must be smallint, integer, or bigint")
@@ -416,7 +416,7 @@ func (sq *sequenceChange) ownedBy(q *shardmap.Sequence, owned []string) {
 	r := sq.relation(v)
 	if r.catalog || strings.HasPrefix(r.name, "pg_") {
 		fail(sqlstate.Refusal("CLV-0525", "a sequence cannot be owned by a column of a system catalog").
-			WithHint("name a column of a table"))
+			WithHint("Name a column of a table."))
 	}
 	if r.table == nil {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(owned[:len(owned)-1], ".")))
@@ -496,7 +496,7 @@ func (sq *sequenceChange) renameSequence(v *pg.RangeVar, schema, name string) bo
 	}
 	if table, column := sq.usedBy(was); table != "" {
 		fail(sqlstate.Refusal("CLV-0526", "the default of column %s of table %s names the sequence %s", sqltext.QuoteIdent(column), table, sqltext.QuoteName(was.Schema, was.Name)).
-			WithHint("drop that default first, and set it again with the new name"))
+			WithHint("Drop that default first, and set it again with the new name."))
 	}
 	sq.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
 	return true
@@ -556,7 +556,7 @@ func (sq *sequenceChange) schemaSequences(schema string, cascade bool) {
 			owner := q.Owner
 			if t := sq.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
 				fail(sqlstate.Refusal("CLV-0527", "column %s of table %s takes its values from the sequence %s", sqltext.QuoteIdent(column), table, q.QualifiedName()).
-					WithHint("drop that default first"))
+					WithHint("Drop that default first."))
 			}
 		}
 		if cascade {
@@ -610,7 +610,7 @@ func (d *declaration) notIdentity(column string) {
 func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	if d.cmds != 1 {
 		fail(sqlstate.Refusal("CLV-0528", "changes of an identity column together with other changes of the table are not supported").
-			WithHint("use one ALTER TABLE for each"))
+			WithHint("Use one ALTER TABLE for each."))
 	}
 	col := d.columnNamed(c.Name)
 	if col == nil {
@@ -658,7 +658,7 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		if col.Identity == "" {
 			if c.MissingOk {
 				fail(sqlstate.Refusal("CLV-0529", "column %s is not an identity column", sqltext.QuoteIdent(c.Name)).
-					WithHint("leave the statement out"))
+					WithHint("Leave the statement out."))
 			}
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
 		}

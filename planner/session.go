@@ -116,7 +116,7 @@ func (ss *sessionStatement) transaction(t *pg.TransactionStmt) {
 		tx.Op, st.Tag = "rollback to", "ROLLBACK"
 	default:
 		fail(sqlstate.Refusal("CLV-1115", "two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported").
-			WithHint("use COMMIT"))
+			WithHint("Use COMMIT."))
 	}
 	tx.ReadOnly = readOnlyOption(t.Options)
 }
@@ -157,11 +157,11 @@ func CheckSetting(name, value string) error {
 	case name == "standard_conforming_strings":
 		if !on() {
 			return sqlstate.Refusal("CLV-1233", "standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards").
-				WithHint("write E'...' where a backslash is to escape")
+				WithHint("Write E'...' where a backslash is to escape.")
 		}
 	case name == "transform_null_equals":
 		if on() {
-			return sqlstate.Refusal("CLV-1234", "transform_null_equals = on is not supported").WithHint("write IS NULL")
+			return sqlstate.Refusal("CLV-1234", "transform_null_equals = on is not supported").WithHint("Write IS NULL.")
 		}
 	case name == "session_replication_role":
 		if !strings.EqualFold(strings.Trim(value, "' "), "origin") {
@@ -170,11 +170,11 @@ func CheckSetting(name, value string) error {
 	case name == "restrict_nonsystem_relation_kind":
 		if strings.Trim(value, "' ") != "" {
 			return sqlstate.Refusal("CLV-1235", "restrict_nonsystem_relation_kind is not supported: the router writes the queries of views out").
-				WithHint("grant privileges instead")
+				WithHint("Grant privileges instead.")
 		}
 	case name == "seed":
 		return sqlstate.Refusal("CLV-1236", "SET seed is not supported: it would seed random() in one session of one shard only").
-			WithHint("make the numbers in the client")
+			WithHint("Make the numbers in the client.")
 	case OwnSetting(name):
 	case strings.HasPrefix(name, "cleave."):
 		return sqlstate.New(sqlstate.InsufficientPrivilege, "settings cleave.* belong to the router").
@@ -272,7 +272,7 @@ func modeOf(name, value string) string {
 
 func refuseAuthorization() {
 	fail(sqlstate.Refusal("CLV-1239", "SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own").
-		WithHint("SET ROLE changes the current user"))
+		WithHint("SET ROLE changes the current user."))
 }
 
 func (ss *sessionStatement) discard(d *pg.DiscardStmt) {
@@ -432,6 +432,6 @@ func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
 		return arg
 	}
 	fail(sqlstate.Refusal("CLV-1250", "cleave.%s() takes literals, parameters and ARRAY[...] of them only", fn).
-		WithHint("compute the value first"))
+		WithHint("Compute the value first."))
 	return CallArg{}
 }

@@ -162,7 +162,7 @@ func (mv *madeValues) finishSignals() {
 	st, f := mv.st, mv.fill
 	if len(st.Tables) > 0 || mv.unknown != "" || mv.volatile || mv.changes || mv.locks || mv.sequence != "" || st.Kind != DefaultShard && st.Kind != AnyShard {
 		fail(sqlstate.Refusal("CLV-1240", "%s() of rows of a table, or beside a volatile function, is not supported", f.values[mv.signals[0].value].Source).
-			WithHint("read the numbers first, and give them: SELECT pg_terminate_backend(n) FROM unnest(ARRAY[...]) AS n"))
+			WithHint("Read the numbers first, and give them: SELECT pg_terminate_backend(n) FROM unnest(ARRAY[...]) AS n."))
 	}
 	edits := slices.Clone(f.edits)
 	for _, s := range mv.signals {
@@ -201,6 +201,6 @@ func (ns *namespace) ownSessions(name string) {
 			fail(sqlstate.Refusal("CLV-1241", "%s is not there where the default shard is a SQLite file", short))
 		}
 		fail(sqlstate.Refusal("CLV-1242", "%s cannot be read in this statement: the router has its rows", short).
-			WithHint("read it in a SELECT of its own"))
+			WithHint("Read it in a SELECT of its own."))
 	}
 }

@@ -139,7 +139,7 @@ func checkLiterals(c SetCall) {
 	name := strings.ToLower(c.Name.Text)
 	if OfTransaction(name) {
 		fail(sqlstate.Refusal("CLV-1215", "set_config() of a transaction's setting, %s, is not supported", name).
-			WithHint("SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE"))
+			WithHint("Run SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE."))
 	}
 	if c.Name.Param == 0 && c.Value.Param == 0 && !c.Value.Computed && !c.Value.Null {
 		if err := CheckSetting(name, c.Value.Text); err != nil {
@@ -158,11 +158,11 @@ func (a *analyzer) finishSets() {
 	case OneShard, DefaultShard, AnyShard:
 	default:
 		fail(sqlstate.Refusal("CLV-1246", "set_config() in a statement that several shards or the router carry out is not supported").
-			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
+			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	}
 	if st.Plan != nil || st.Fill != nil || st.Judged != "" || st.DDL != nil || st.Temp != "" || a.into != nil {
 		fail(sqlstate.Refusal("CLV-1247", "set_config() in such a statement is not supported: the router carries out a part of it").
-			WithHint("SELECT set_config('name', 'value', false) by itself, or SET"))
+			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	}
 	st.Reusable, st.Stable, st.ReplicaSafe = false, false, false
 	texts, bools := setParams(st.Sets)
@@ -178,7 +178,7 @@ func (a *analyzer) finishSets() {
 			}
 			if arg != &c.Value {
 				fail(sqlstate.Refusal("CLV-1248", "a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported").
-					WithHint("give it as a parameter of its own"))
+					WithHint("Give it as a parameter of its own."))
 			}
 			*arg = SetArg{Computed: true} // of which type it is there decides what it is here
 		}

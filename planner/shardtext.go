@@ -20,7 +20,7 @@ func (a *analyzer) text(stmt *pg.Node) (string, error) {
 		return out, nil
 	}
 	return "", sqlstate.Refusal("CLV-0272", "the statement has a form that the router cannot rewrite for several shards").
-		WithHint("write it in a simpler way, or add the shard key to the WHERE clause")
+		WithHint("Write it in a simpler way, or add the shard key to the WHERE clause.")
 }
 
 // fresh returns a name for a temporary relation of the plan.
@@ -41,7 +41,7 @@ func ownNames(sql string) error {
 	text := strings.ToLower(sql)
 	for _, prefix := range []string{RelationPrefix, hiddenPrefix} {
 		if strings.Contains(text, prefix) {
-			return sqlstate.Refusal("CLV-0273", "names that begin with %s are the router's own", prefix).WithHint("use another name")
+			return sqlstate.Refusal("CLV-0273", "names that begin with %s are the router's own", prefix).WithHint("Use another name.")
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ func (ch *schemaChange) renamesTemp(name string) {
 // hidesNamed refuses the name of a table or view of the map for a temporary one.
 func hidesNamed(r relation) error {
 	return sqlstate.Refusal("CLV-0819", "a temporary table cannot have the name of %s, which it would hide", sqltext.QuoteName(r.schema, r.name)).
-		WithHint("give it another name")
+		WithHint("Give it another name.")
 }
 
 // pins makes the statement one that makes a temporary table or view.
@@ -52,7 +52,7 @@ func (ch *schemaChange) pins(v *pg.RangeVar, tag string) {
 
 func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 	if len(tableOptions(c.Options).at) > 0 {
-		fail(sqlstate.Refusal("CLV-0816", "a temporary table cannot be sharded").WithHint("leave the options cleave.* out"))
+		fail(sqlstate.Refusal("CLV-0816", "a temporary table cannot be sharded").WithHint("Leave the options cleave.* out."))
 	}
 	for _, n := range append(append([]*pg.Node(nil), c.TableElts...), c.Constraints...) {
 		if col := n.GetColumnDef(); col != nil {
@@ -65,7 +65,7 @@ func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 	for _, n := range c.InhRelations {
 		if r := ch.relation(n.GetRangeVar()); r.table != nil {
 			fail(sqlstate.Refusal("CLV-0820", "a temporary table that inherits from %s is not supported", sqltext.QuoteName(r.schema, r.name)).
-				WithHint("use LIKE"))
+				WithHint("Use LIKE."))
 		}
 	}
 	ch.pins(c.Relation, "CREATE TABLE")
@@ -80,7 +80,7 @@ func (a *analyzer) tempAs(into *pg.IntoClause) {
 	}
 	if a.virtual != "" {
 		fail(sqlstate.Refusal("CLV-0821", "a temporary table cannot be created from the rows of %s", a.virtual).
-			WithHint("create the table first, then insert what a query of its own gave"))
+			WithHint("Create the table first, then insert what a query of its own gave."))
 	}
 	a.change().pins(into.Rel, "SELECT")
 	if a.sharded == "" {
@@ -104,11 +104,11 @@ func (ch *schemaChange) tempView(v *pg.ViewStmt) {
 	if ch.has.catalog {
 		// The router does not know temporary views, so it could not refuse to write through it.
 		fail(sqlstate.Refusal("CLV-0823", "a temporary view of system catalogs is not supported").
-			WithHint("create a view that lasts, or use WITH"))
+			WithHint("Create a view that lasts, or use WITH."))
 	}
 	if ch.has.sharded {
 		fail(sqlstate.Refusal("CLV-0824", "a temporary view over sharded tables is not supported").
-			WithHint("create a view that lasts, or use WITH"))
+			WithHint("Create a view that lasts, or use WITH."))
 	}
 	ch.pins(v.View, "CREATE VIEW")
 }
@@ -141,17 +141,17 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 			}
 		case "set", "support":
 			fail(sqlstate.Refusal("CLV-0825", "SET and SUPPORT of a function in pg_temp are not supported").
-				WithHint("make the function in another schema"))
+				WithHint("Make the function in another schema."))
 		}
 	}
 	name := sqltree.Strings(f.Funcname)[1]
 	if own := builtin.Has(name); own {
 		fail(sqlstate.Refusal("CLV-0826", "a function in pg_temp with the name of one of PostgreSQL's own (%s) is not supported", name).
-			WithHint("give it another name"))
+			WithHint("Give it another name."))
 	}
 	if f.IsProcedure || f.SqlBody != nil || !readable(language) {
 		fail(sqlstate.Refusal("CLV-0827", "of functions in pg_temp only those in SQL and PL/pgSQL are supported, with the body as a text, and no procedures").
-			WithHint("make it in another schema"))
+			WithHint("Make it in another schema."))
 	}
 	for _, p := range f.Parameters {
 		ch.expressions([]*pg.Node{p.GetFunctionParameter().GetDefexpr()})
@@ -161,7 +161,7 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 	read := language == "sql" && b.sql(code) || language == "plpgsql" && b.plpgsql(ch.sql)
 	if !read || !ch.onlyDefault(b, code) {
 		fail(sqlstate.Refusal("CLV-0828", "a function in pg_temp with this body is not supported: it could read or write rows that other shards have, or act on its session").
-			WithHint("without EXECUTE, set_config() and the like, and sharded and reference tables, it is taken"))
+			WithHint("Without EXECUTE, set_config() and the like, and sharded and reference tables, it is taken."))
 	}
 	ch.leavesTemp("CREATE FUNCTION")
 }
@@ -323,7 +323,7 @@ func (ch *schemaChange) changesTempTypes(n *pg.Node) bool {
 	}
 	if temporary < len(changed) {
 		fail(sqlstate.Refusal("CLV-0830", "types in pg_temp and others in one statement are not supported").
-			WithHint("use one statement for each"))
+			WithHint("Use one statement for each."))
 	}
 	if d := n.GetAlterDomainStmt(); d != nil {
 		ch.expressions([]*pg.Node{d.Def})
@@ -359,7 +359,7 @@ func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 		for _, p := range v.CreateRangeStmt.Params {
 			if p.GetDefElem().GetDefname() == "multirange_type_name" {
 				fail(sqlstate.Refusal("CLV-0831", "MULTIRANGE_TYPE_NAME of a type in pg_temp is not supported").
-					WithHint("leave it out: the multirange gets a name of its own"))
+					WithHint("Leave it out: the multirange gets a name of its own."))
 			}
 		}
 		return ch.tempType(names, "CREATE TYPE")
@@ -386,11 +386,11 @@ func (ch *schemaChange) tempType(names []string, tag string) bool {
 // leavesTempType makes the statement one that gives a type in pg_temp a name.
 func (ch *schemaChange) leavesTempType(name, tag string) {
 	if sh, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && !sh.Can().Types {
-		fail(sqlstate.Refusal("CLV-0832", "a type in pg_temp is not supported on a SQLite shard").WithHint("use a PostgreSQL shard"))
+		fail(sqlstate.Refusal("CLV-0832", "a type in pg_temp is not supported on a SQLite shard").WithHint("Use a PostgreSQL shard."))
 	}
 	if r := ch.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
 		fail(sqlstate.Refusal("CLV-0833", "a type in pg_temp cannot have the name of %s, whose row type it would hide", sqltext.QuoteName(r.schema, r.name)).
-			WithHint("give it another name"))
+			WithHint("Give it another name."))
 	}
 	ch.leavesTemp(tag)
 	ch.st.TempType = name

@@ -52,7 +52,7 @@ func (r *viewReach) count(to *touched, rel relation) {
 		r.catalog = r.catalog || in.catalog
 	case rel.virtual:
 		fail(sqlstate.Refusal("CLV-0712", "table %s is answered by the router and cannot be in a view", sqltext.QuoteName(rel.schema, rel.name)).
-			WithHint("read it in a statement of its own"))
+			WithHint("Read it in a statement of its own."))
 	case rel.table == nil:
 		r.whole = true // the catalogue, or a table that the map does not know
 		r.catalog = r.catalog || rel.catalog
@@ -90,7 +90,7 @@ func (to *touched) everywhereView(v *shardmap.View) bool {
 	r := to.reachOf(v)
 	if r.unread != nil {
 		fail(sqlstate.Refusal("CLV-0713", "the router cannot tell which shards have the view %s: %s", v.QualifiedName(), sqlstate.As(r.unread).Message).
-			WithHint("drop the view, and create it with a definition that the router can read"))
+			WithHint("Drop the view, and create it with a definition that the router can read."))
 	}
 	return !r.whole
 }
@@ -164,7 +164,7 @@ func (to *touched) names(tree *pg.ParseResult, st *Statement, err error) (*State
 		return st, nil // the default shard has the view, and says that it is no table
 	}
 	return nil, sqlstate.Refusal("CLV-0714", "this statement is not supported for the view %s, which is over a sharded or reference table", to.viewRefs[0].view.QualifiedName()).
-		WithHint("name the tables that it reads")
+		WithHint("Name the tables that it reads.")
 }
 
 // keeps reports whether a statement that was analysed goes to the default shard
@@ -228,7 +228,7 @@ func (a *analyzer) expandText() (text string, err error) {
 		switch {
 		case a.word(i-1, "only"):
 			fail(sqlstate.Refusal("CLV-0715", "ONLY before the view %s is not supported", r.view.QualifiedName()).
-				WithHint("leave ONLY out: a view has no children"))
+				WithHint("Leave ONLY out: a view has no children."))
 		case a.word(i-1, "table") && r.rel.Alias == nil:
 			from, before = ts[i-1].Start, "SELECT * FROM "
 		}
@@ -258,7 +258,7 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 		}
 		if views[name] != nil && views[name] != r.view {
 			fail(sqlstate.Refusal("CLV-0716", "pg_typeof beside two views named %s is not supported", name).
-				WithHint("give them other names"))
+				WithHint("Give them other names."))
 		}
 		views[name] = r.view
 	}
@@ -281,7 +281,7 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 		i := a.tokenAt(f.Args[0].GetColumnRef().GetLocation())
 		if column || i < 0 {
 			fail(sqlstate.Refusal("CLV-0717", "pg_typeof of %s, which may be a view or a column, is not supported", names[0]).
-				WithHint("name the column with its table"))
+				WithHint("Name the column with its table."))
 		}
 		edits = append(edits, sqltext.Edit{From: a.tokens()[i].Start, To: a.tokens()[i].End, Text: "NULL::" + sqltext.QuoteAlways(view.Schema) + "." + sqltext.QuoteAlways(view.Name)})
 		return true
@@ -318,7 +318,7 @@ func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []sqltext.Edit) {
 		i := a.tokenAt(v.Location)
 		if i < 0 || i+2 >= len(a.tokens()) || !a.punct(i+1, '.') || taken[view] {
 			fail(sqlstate.Refusal("CLV-0718", "a column named with the schema of the view %s cannot be told apart here", view).
-				WithHint("name it with the view alone: %s.column", sqltext.QuoteIdent(view)))
+				WithHint("Name it with the view alone: %s.column.", sqltext.QuoteIdent(view)))
 		}
 		edits = append(edits, sqltext.Edit{From: a.tokens()[i].Start, To: a.tokens()[i+2].Start})
 	}
@@ -342,7 +342,7 @@ func (ch *schemaChange) createView(v *pg.ViewStmt) {
 		fail(err)
 	}
 	if ch.sequence != "" {
-		fail(sqlstate.Refusal("CLV-0719", "a view that calls %s() is not supported", ch.sequence).WithHint("call it in the statement"))
+		fail(sqlstate.Refusal("CLV-0719", "a view that calls %s() is not supported", ch.sequence).WithHint("Call it in the statement."))
 	}
 	ch.everywhere("create view", "CREATE VIEW")
 	st.DDL.Objects, st.DDL.Unknown, st.DDL.Spread, st.Temp = true, ch.has.unknown, ch.has.sharded, v.View.Relname
@@ -365,7 +365,7 @@ func (ns *namespace) readsNoSettings(query *pg.Node) {
 	sqltree.Inspect(query, func(m proto.Message) bool {
 		if v, ok := m.(*pg.RangeVar); ok && v.Relname == "pg_settings" && ns.relation(v).catalog {
 			fail(sqlstate.Refusal("CLV-0720", "a view of pg_settings is not supported").
-				WithHint("read pg_settings itself, or use SHOW and current_setting()"))
+				WithHint("Read pg_settings itself, or use SHOW and current_setting()."))
 		}
 		return true
 	})
@@ -403,14 +403,14 @@ func (ch *schemaChange) materialized(c *pg.CreateTableAsStmt) {
 	ch.created(c.Into.GetRel())
 	q := c.Query.GetSelectStmt()
 	if q == nil {
-		fail(sqlstate.Refusal("CLV-1116", "CREATE MATERIALIZED VIEW from EXECUTE is not supported").WithHint("write the query out"))
+		fail(sqlstate.Refusal("CLV-1116", "CREATE MATERIALIZED VIEW from EXECUTE is not supported").WithHint("Write the query out."))
 	}
 	if err := ch.define(q); err != nil {
 		fail(err)
 	}
 	if ch.has.spread() {
 		fail(sqlstate.Refusal("CLV-0721", "a materialized view over sharded or reference tables is not supported").
-			WithHint("use a view, or create a table and INSERT ... SELECT into it"))
+			WithHint("Use a view, or create a table and INSERT ... SELECT into it."))
 	}
 	ch.st.Kind, ch.st.Tag = DDLKind, "SELECT"
 	ch.st.DDL.Op = "create materialized view"

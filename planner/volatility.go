@@ -580,7 +580,7 @@ func (ns *namespace) native(f *pg.FuncCall) {
 	names := sqltree.Strings(f.Funcname)
 	if own := ns.hides(names); own != nil {
 		fail(sqlstate.Refusal("CLV-0711", "function %s() may be %s(), which comes before PostgreSQL's own in search_path", names[0], own.QualifiedName()).
-			WithHint("write the schema: pg_catalog.%s() or %s()", names[0], own.QualifiedName()))
+			WithHint("Write the schema: pg_catalog.%s() or %s().", names[0], own.QualifiedName()))
 	}
 }
 

@@ -103,7 +103,7 @@ func keyTypes(desc *engine.Table, key []string) (types []keyspace.Type, missing 
 		}
 		t, ok := keyspace.TypeByOID(c.OID)
 		if !ok {
-			hint := "the key types are smallint, integer, bigint, text, varchar, uuid, date, timestamp, timestamptz, bytea and boolean"
+			hint := "The key types are smallint, integer, bigint, text, varchar, uuid, date, timestamp, timestamptz, bytea and boolean."
 			if _, err := keyspace.ParseType(c.Type); err != nil {
 				if own := sqlstate.As(err); own.Hint != "" {
 					hint = own.Hint
@@ -115,13 +115,13 @@ func keyTypes(desc *engine.Table, key []string) (types []keyspace.Type, missing 
 		switch {
 		case !c.Deterministic && (t == keyspace.Text || t == keyspace.Varchar):
 			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0902", "column %q has a nondeterministic collation: keys that are equal there could be on different shards", name).
-				WithHint(`declare the column with COLLATE "C" or another deterministic collation`))
+				WithHint(`Declare the column with COLLATE "C" or another deterministic collation.`))
 		case c.Generated:
 			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0903", "column %q is generated, so its value is not in the statement that has to be routed", name).
-				WithHint("shard by the columns that it is made from"))
+				WithHint("Shard by the columns that it is made from."))
 		case (t == keyspace.Timestamp || t == keyspace.Timestamptz) && strings.Contains(c.Type, "("):
 			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0904", "column %q rounds what is written to it (%s), so its place is not known before", name, c.Type).
-				WithHint("declare it without a precision"))
+				WithHint("Declare it without a precision."))
 		}
 		if !c.NotNull {
 			missing = append(missing, name)
@@ -176,11 +176,11 @@ func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 	}
 	if desc.Partitioned {
 		refuse("", sqlstate.Refusal("CLV-0905", "a partitioned table cannot be %s", string(table.Kind)).
-			WithHint("leave PARTITION BY out: the shard key divides the rows already"))
+			WithHint("Leave PARTITION BY out: the shard key divides the rows already."))
 	}
 	if desc.Inherits {
 		refuse("", sqlstate.Refusal("CLV-0906", "a table that inherits, or is inherited from, cannot be %s", string(table.Kind)).
-			WithHint("declare the columns in the table itself"))
+			WithHint("Declare the columns in the table itself."))
 	}
 	for _, c := range desc.Columns {
 		if g, _ := generatedBy(c.Default); g != "" {
@@ -188,12 +188,12 @@ func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 		}
 		if c.Identity || strings.Contains(c.Default, "nextval(") {
 			refuse("", sqlstate.Refusal("CLV-0502", "column %q takes its values from a sequence, and each shard has its own: values would repeat", c.Name).
-				WithHint("let the router give the values: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id(), or a sequence made through the router; see docs/ids.md"))
+				WithHint("Let the router give the values: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id(), or a sequence made through the router; see docs/ids.md."))
 			continue
 		}
 		if what := serverdependent.InDefault(c.Default, c.Type); c.Default != "" && what != "" {
 			refuse("", sqlstate.Refusal("CLV-0907", "the default of column %q says %s, which is another on each shard", c.Name, what).
-				WithHint("give the column another default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT 'a constant', or DROP DEFAULT"))
+				WithHint("Give the column another default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT 'a constant', or DROP DEFAULT."))
 		}
 	}
 	if table.Kind != shardmap.Sharded {
@@ -207,7 +207,7 @@ func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 					what = "the primary key"
 				}
 				refuse(u.Name, sqlstate.Refusal("CLV-0908", "%s does not include the shard key column %q, so no shard can see whether a value is unique", what, k).
-					WithHint("add the shard key to it: (%s, ...)", strings.Join(table.ShardKey, ", ")))
+					WithHint("Add the shard key to it: (%s, ...).", strings.Join(table.ShardKey, ", ")))
 				break
 			}
 		}
@@ -233,16 +233,16 @@ func foreignKey(snap *shardmap.Snapshot, table *shardmap.Table, fk engine.Foreig
 		return nil
 	case table.Kind != shardmap.Sharded || kind != shardmap.Sharded:
 		return sqlstate.Refusal("CLV-0909", "foreign key %s from a %s table to %s, which is %s: no shard has the rows of both", ident(fk.Name), table.Kind, to, kind).
-			WithHint("make %s a reference table, or shard both tables by the same key", to)
+			WithHint("Make %s a reference table, or shard both tables by the same key.", to)
 	case ref.Keyspace != table.Keyspace:
 		return sqlstate.Refusal("CLV-0910", "foreign key %s leads to %s in another keyspace (%s, not %s)", ident(fk.Name), to, ref.Keyspace, table.Keyspace).
-			WithHint("put both tables into one keyspace, and the shard key into the foreign key")
+			WithHint("Put both tables into one keyspace, and the shard key into the foreign key.")
 	}
 	for i, k := range table.ShardKey {
 		at := slices.Index(fk.Columns, k)
 		if at < 0 || at >= len(fk.RefColumns) || fk.RefColumns[at] != ref.ShardKey[i] {
 			return sqlstate.Refusal("CLV-0911", "foreign key %s to %s does not match the shard keys column by column, so the referenced row could be on another shard", ident(fk.Name), to).
-				WithHint("FOREIGN KEY (%s, ...) REFERENCES %s (%s, ...)", strings.Join(table.ShardKey, ", "), to, strings.Join(ref.ShardKey, ", "))
+				WithHint("Write FOREIGN KEY (%s, ...) REFERENCES %s (%s, ...).", strings.Join(table.ShardKey, ", "), to, strings.Join(ref.ShardKey, ", "))
 		}
 	}
 	return nil
@@ -254,17 +254,17 @@ func sameKey(was, is *shardmap.Table, desc *engine.Table) error {
 		c := column(desc, name)
 		if c == nil {
 			return keyError(desc, name, sqlstate.Refusal("CLV-0912", "shard key column %q of table %s cannot be dropped", name, was.QualifiedName()).
-				WithHint("create a table with another shard key and copy the rows"))
+				WithHint("Create a table with another shard key and copy the rows."))
 		}
 		for _, old := range was.Columns {
 			if old.Name == was.ShardKey[i] && (old.Type != c.Type || old.OID != c.OID) {
 				return keyError(desc, name, sqlstate.Refusal("CLV-0913", "the type of shard key column %q of table %s cannot be changed", name, was.QualifiedName()).
-					WithHint("create a table with the other type and copy the rows"))
+					WithHint("Create a table with the other type and copy the rows."))
 			}
 		}
 		if !c.NotNull {
 			return keyError(desc, name, sqlstate.Refusal("CLV-0914", "shard key column %q of table %s must stay NOT NULL", name, was.QualifiedName()).
-				WithHint("a row without a shard key has no place"))
+				WithHint("A row without a shard key has no place."))
 		}
 	}
 	_, _, err := keyTypes(desc, is.ShardKey)

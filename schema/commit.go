@@ -56,7 +56,7 @@ func (t *Tx) Commit(ctx context.Context) error {
 	case t.rows && (!t.ran || t.unprepared || !canPrepare(parts)):
 		t.Rollback(ctx)
 		return sqlstate.Refusal("CLV-1033", "rows were written on several shards in the transaction, and not all of its shards can prepare it").
-			WithHint("commit the schema change first")
+			WithHint("Commit the schema change first.")
 	case !t.ran:
 		return t.commitPlain(ctx, parts)
 	case len(parts) == 0:

@@ -197,27 +197,27 @@ func (d *definition) refuse(table *shardmap.Table, functions []shardmap.Function
 	}
 	if d.Persistence != "p" {
 		no(sqlstate.Refusal("CLV-0834", "it is unlogged or temporary, and its rows could not be moved").
-			WithHint("ALTER TABLE %s SET LOGGED", table.QualifiedName()))
+			WithHint("Run ALTER TABLE %s SET LOGGED.", table.QualifiedName()))
 	}
 	if d.RLS {
 		no(sqlstate.Refusal("CLV-0964", "it has row level security, whose policies could read other tables").
-			WithHint("drop its policies, and: ALTER TABLE %s DISABLE ROW LEVEL SECURITY", table.QualifiedName()))
+			WithHint("Drop its policies, and: ALTER TABLE %s DISABLE ROW LEVEL SECURITY.", table.QualifiedName()))
 	}
 	if d.Rules {
-		no(sqlstate.Refusal("CLV-0965", "it has rules, which could reach rows of other shards").WithHint("drop the rules"))
+		no(sqlstate.Refusal("CLV-0965", "it has rules, which could reach rows of other shards").WithHint("Drop the rules."))
 	}
 	for _, x := range d.Constraints {
 		touchesKey := len(x.SetColumns) == 0 || slices.ContainsFunc(x.SetColumns, func(c string) bool { return slices.Contains(table.ShardKey, c) })
 		if x.Type == "f" && slices.ContainsFunc(x.Columns, func(c string) bool { return slices.Contains(table.ShardKey, c) }) &&
 			(x.OnUpdate == "n" || x.OnUpdate == "d" || (x.OnDelete == "n" || x.OnDelete == "d") && touchesKey) {
 			no(sqlstate.Refusal("CLV-0966", "foreign key %s would set the shard key to NULL or a default", ident(x.Name)).
-				WithHint("use CASCADE, RESTRICT or NO ACTION"))
+				WithHint("Use CASCADE, RESTRICT or NO ACTION."))
 		}
 	}
 	for _, x := range d.Indexes {
 		if !x.Valid {
 			no(sqlstate.Refusal("CLV-0967", "index %s is not valid: it is being built, or that failed", ident(x.Name)).
-				WithHint("wait for it, or: REINDEX INDEX CONCURRENTLY %s", ident(x.Name)))
+				WithHint("Wait for it, or: REINDEX INDEX CONCURRENTLY %s.", ident(x.Name)))
 		}
 	}
 	for _, g := range d.Triggers {
@@ -225,19 +225,19 @@ func (d *definition) refuse(table *shardmap.Table, functions []shardmap.Function
 		switch {
 		case !known:
 			no(sqlstate.Refusal("CLV-0968", "trigger %s calls %s.%s(), which is not known to read or write no table, so it could reach rows that other shards have", ident(g.Name), g.FunctionSchema, g.Function).
-				WithHint("drop the trigger, or write its function without naming tables, in SQL or PL/pgSQL"))
+				WithHint("Drop the trigger, or write its function without naming tables, in SQL or PL/pgSQL."))
 		case strings.Contains(g.Definition, " REFERENCING "):
 			no(sqlstate.Refusal("CLV-0969", "trigger %s has transition tables, which would hold one shard's rows only", ident(g.Name)).
-				WithHint("use FOR EACH ROW"))
+				WithHint("Use FOR EACH ROW."))
 		case g.Enabled != "O" && g.Enabled != "D":
 			no(sqlstate.Refusal("CLV-0970", "trigger %s is enabled for replicas, and would fire again for rows that move", ident(g.Name)).
-				WithHint("ALTER TABLE %s ENABLE TRIGGER %s", table.QualifiedName(), ident(g.Name)))
+				WithHint("Run ALTER TABLE %s ENABLE TRIGGER %s.", table.QualifiedName(), ident(g.Name)))
 		}
 	}
 	for _, y := range d.Types {
 		if y.Extension == "" && y.Kind != "e" && y.Kind != "d" {
 			no(sqlstate.Refusal("CLV-0971", "type %s.%s is neither an enum nor a domain, and is not made on other shards by itself", y.Schema, y.Name).
-				WithHint("make it on the other shards first, or use another type"))
+				WithHint("Make it on the other shards first, or use another type."))
 		}
 	}
 	return found
@@ -383,7 +383,7 @@ func (t *Tx) Columns(ctx context.Context, as *planner.CreateAs) (string, error) 
 	}
 	if !p.can.Catalogue {
 		return "", t.fail(sqlstate.Refusal("CLV-0972", "CREATE TABLE AS of a sharded or reference table is not supported where the default shard is no PostgreSQL").
-			WithHint("create the table, then INSERT ... SELECT"))
+			WithHint("Create the table, then INSERT ... SELECT."))
 	}
 	for _, sql := range []string{"SAVEPOINT " + columnsSave, as.Probe} {
 		if _, err := p.run(ctx, sql); err != nil {

@@ -498,7 +498,7 @@ func (d *distribution) referredTo(ctx context.Context, over *shardmap.Snapshot, 
 				continue
 			}
 			e := sqlstate.Refusal("CLV-0973", "foreign key %s of the unsharded table %s refers to %s", ident(fk.Name), other.QualifiedName(), d.tables[at].QualifiedName()).
-				WithHint("shard both at once: cleave.distribute(..., related => true); or drop the foreign key first, and create it again when both tables are sharded")
+				WithHint("Shard both at once: cleave.distribute(..., related => true); or drop the foreign key first, and create it again when both tables are sharded.")
 			e.Constraint = fk.Name
 			return e
 		}
@@ -597,13 +597,13 @@ func (t *Tx) related(ctx context.Context, first Becomes) ([]Becomes, error) {
 				case ref == b.TableName && name != b.TableName:
 					if key = through(b.ShardKey, fk.RefColumns, fk.Columns); key == nil {
 						return nil, sqlstate.Refusal("CLV-0974", "foreign key %s of %s refers to %s without its shard key", ident(fk.Name), qualified(name.Schema, name.Name), qualified(b.Schema, b.Name)).
-							WithHint("put (%s) into the foreign key, and a column for it into the table; see docs/existing-database.md", strings.Join(b.ShardKey, ", "))
+							WithHint("Put (%s) into the foreign key, and a column for it into the table; see docs/existing-database.md.", strings.Join(b.ShardKey, ", "))
 					}
 					add(name, key)
 				case name == b.TableName && ref != b.TableName && descs[ref] != nil:
 					if key = through(b.ShardKey, fk.Columns, fk.RefColumns); key == nil {
 						return nil, sqlstate.Refusal("CLV-0975", "foreign key %s of %s refers to the unsharded table %s, without the shard key", ident(fk.Name), qualified(name.Schema, name.Name), qualified(ref.Schema, ref.Name)).
-							WithHint("make that a reference table first: SELECT cleave.distribute('%s', reference => true)", ref.Name)
+							WithHint("Make that a reference table first: SELECT cleave.distribute('%s', reference => true).", ref.Name)
 					}
 					add(ref, key)
 				}

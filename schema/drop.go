@@ -89,16 +89,16 @@ func (p *part) loose(ctx context.Context, over *shardmap.Snapshot, name *planner
 			return false, again(qualified(schema, relation) + " was changed by another session meanwhile"), nil
 		}
 		return false, sqlstate.Refusal("CLV-0976", "the shard map does not know %s", qualified(schema, relation)).
-			WithHint("SELECT * FROM cleave.tables shows the tables; create new ones through the router"), nil
+			WithHint("SELECT * FROM cleave.tables shows the tables; create new ones through the router."), nil
 	case "i", "I":
 		if table, ok := over.Table(row[3].String, row[4].String); ok && table.Kind != shardmap.Whole {
 			return false, sqlstate.Refusal("CLV-0977", "ALTER TABLE of an index of a sharded or reference table is not supported").
-				WithHint("ALTER INDEX %s", qualified(schema, relation)), nil
+				WithHint("Run ALTER INDEX %s.", qualified(schema, relation)), nil
 		}
 	case "S":
 		if _, ok := over.Sequence(schema, relation); ok {
 			return false, sqlstate.Refusal("CLV-0530", "this change of a sequence of the cluster is not supported").
-				WithHint("ALTER SEQUENCE"), nil
+				WithHint("Run ALTER SEQUENCE."), nil
 		}
 	}
 	return false, nil, nil

@@ -456,7 +456,7 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 		own := sqlstate.As(err)
 		if strings.HasPrefix(string(own.Code), "42") && (st.DDL.Op == "create function" || st.DDL.Op == "create procedure") {
 			return sqlstate.Refusal("CLV-0978", "the function names what is on the default shard only (%s)", own.Message).
-				WithHint("SET check_function_bodies = off before it, if its body does; such functions can be called by statements of the default shard only")
+				WithHint("Run SET check_function_bodies = off before it, if its body does; such functions can be called by statements of the default shard only.")
 		}
 		if withRows(err, st.DDL) == err && own.Hint == "" && !passing(own.Code) {
 			own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"

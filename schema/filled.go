@@ -61,7 +61,7 @@ func (p *part) fillable(ctx context.Context, over *shardmap.Snapshot, d *planner
 			c := column(desc, added)
 			if c != nil && c.Default != "" && !defaults.SameOnShards(c.Default, over, table.Kind == shardmap.Reference) {
 				why = sqlstate.Refusal("CLV-0979", "the type of column %s has the default %s, which would give the rows that are there other values on each shard", ident(added), c.Default).
-					WithHint("add the column with a DEFAULT of its own, or without the default: DEFAULT NULL, and then ALTER COLUMN ... SET DEFAULT")
+					WithHint("Add the column with a DEFAULT of its own, or without the default: DEFAULT NULL, and then ALTER COLUMN ... SET DEFAULT.")
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (first *part) sameRows(ctx context.Context, over *shardmap.Snapshot, others
 			}
 			if got != want {
 				refusal := sqlstate.Refusal("CLV-0980", "the statement gives the rows of the reference table %s on shard %s other values than on shard %s", qualified(name.Schema, name.Name), p.shard, first.shard).
-					WithHint("add the column without a default, and UPDATE the rows; if they differed before: cleave doctor --repair")
+					WithHint("Add the column without a default, and UPDATE the rows; if they differed before: cleave doctor --repair.")
 				return refusal.OnShard(p.shard)
 			}
 		}

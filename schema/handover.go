@@ -137,12 +137,12 @@ func (p *part) takeSequence(ctx context.Context, sequences []shardmap.Sequence, 
 	for _, u := range s.Users {
 		if !slices.ContainsFunc(names, func(n planner.TableName) bool { return n.Schema == u[0] && n.Name == u[1] }) {
 			return nil, "", sqlstate.Refusal("CLV-0531", "sequence %s also gives values to table %s, which stays whole", local, qualified(u[0], u[1])).
-				WithHint("give that table a sequence of its own first")
+				WithHint("Give that table a sequence of its own first.")
 		}
 	}
 	if s.Increment < 1 || s.Cycle {
 		return nil, "", sqlstate.Refusal("CLV-0532", "sequence %s counts down, or begins anew at its end", local).
-			WithHint("ALTER SEQUENCE %s NO CYCLE, with a positive increment", local)
+			WithHint("Run ALTER SEQUENCE %s NO CYCLE, with a positive increment.", local)
 	}
 	res, err := p.run(ctx, "SELECT last_value FROM "+local)
 	if err != nil {

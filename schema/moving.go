@@ -74,7 +74,7 @@ func moving(over *shardmap.Snapshot, err error) error {
 		for _, m := range k.Transits {
 			if k.Name == table.Keyspace && (m.From == own.Shard || m.To == own.Shard) {
 				e := sqlstate.Refusal("CLV-0981", "a change that all rows of table %s have to fit is not supported while a part of them is being moved", own.Table).
-					WithHint("run it when move %s has ended, or end that: cleave moves %s", m.ID, m.ID).OnShard(own.Shard)
+					WithHint("Run it when move %s has ended, or end that: cleave moves %s.", m.ID, m.ID).OnShard(own.Shard)
 				e.Keyspace = k.Name
 				return e.WithDetail("Shard %s said: %s", own.Shard, own.Message)
 			}

@@ -148,7 +148,7 @@ func keptPure(was, is []shardmap.Function, all []planner.FunctionSource) error {
 		if !slices.ContainsFunc(is, func(o shardmap.Function) bool { return same(o.Schema, o.Name) && o.Kind != "u" }) &&
 			slices.ContainsFunc(all, func(o planner.FunctionSource) bool { return same(o.Schema, o.Name) }) {
 			return sqlstate.Refusal("CLV-0722", "function %s is known to read no table, and would no longer be: what calls it on a shard relies on that", f.QualifiedName()).
-				WithHint("give the new function another name, or drop the old one first")
+				WithHint("Give the new function another name, or drop the old one first.")
 		}
 	}
 	return nil

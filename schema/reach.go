@@ -240,7 +240,7 @@ func (p *part) checkReached(ctx context.Context, over *shardmap.Snapshot, d *dis
 		list = append(list, strconv.Itoa(more)+" more")
 	}
 	return sqlstate.Refusal("CLV-0723", "table %s cannot be distributed: on shard %s %s, and would see that shard's rows only", d.tables[0].QualifiedName(), p.shard, found[0]).
-		WithHint("drop it before (a materialized view can be made a view, a trigger can be of a table that is distributed too), or write its function in SQL or PL/pgSQL without the table and without EXECUTE").
+		WithHint("Drop it before (a materialized view can be made a view, a trigger can be of a table that is distributed too), or write its function in SQL or PL/pgSQL without the table and without EXECUTE.").
 		WithDetail("There %s.", strings.Join(list, "; "))
 }
 

@@ -346,7 +346,7 @@ func (from *part) carried(ctx context.Context, base *shardmap.Snapshot, dir shar
 		}
 		if desc.Partitioned || desc.Inherits {
 			return nil, nil, sqlstate.Refusal("CLV-0982", "table %s is partitioned or inherits, and is not carried to another shard", qualified(n.Schema, n.Name)).
-				WithHint("make a plain table of it first")
+				WithHint("Make a plain table of it first.")
 		}
 		if err := d.planCarry(ctx, base, dir, from, n, desc); err != nil {
 			return nil, nil, err
@@ -501,7 +501,7 @@ func (p *part) withoutLargeObjects(ctx context.Context) error {
 		return err
 	}
 	return sqlstate.Refusal("CLV-0983", "shard %s has %s large objects, which are not carried to another shard", p.shard, res.Rows[0][0].String).
-		WithHint("keep them in columns of type bytea and remove them, SELECT lo_unlink(oid) FROM pg_largeobject_metadata; or leave the default shard where it is").OnShard(p.shard)
+		WithHint("Keep them in columns of type bytea and remove them, SELECT lo_unlink(oid) FROM pg_largeobject_metadata; or leave the default shard where it is.").OnShard(p.shard)
 }
 
 // leftLargeObjects tells of large objects that were made on the former default shard while another became it.
@@ -533,7 +533,7 @@ func (d *distribution) planCarry(ctx context.Context, base *shardmap.Snapshot, d
 		for i := range def.Columns {
 			if def.Columns[i].sequence() != nil {
 				return sqlstate.Refusal("CLV-0533", "column %s of table %s takes its values from a sequence of shard %s", ident(def.Columns[i].Name), known.QualifiedName(), p.shard).
-					WithHint("shard the table, or make it a reference table, with cleave.distribute, which hands the sequence over")
+					WithHint("Shard the table, or make it a reference table, with cleave.distribute, which hands the sequence over.")
 			}
 		}
 		if err := first(def.refuse(known, base.State().Functions)); err != nil {

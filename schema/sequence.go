@@ -159,7 +159,7 @@ func (p *part) inPath(ctx context.Context, schema, what string) error {
 		return err
 	}
 	return sqlstate.Refusal("CLV-0534", `schema "%s", the first of the search_path, does not exist, so that the router does not know where the %s is to be`, schema, what).
-		WithHint("name the %s's schema", what)
+		WithHint("Name the %s's schema.", what)
 }
 
 // mapOnly carries out a change of sequences: on the map alone, under the lock of
@@ -361,7 +361,7 @@ func withRows(err error, d *planner.DDL) error {
 		return err
 	}
 	return sqlstate.Refusal("CLV-0535", "the router makes the values of the new column, and cannot make them for the rows that the table has (%s)", own.Message).
-		WithHint("in one transaction: ALTER TABLE t ADD COLUMN c bigint; UPDATE t SET c = <what is unique, for instance the key>; CREATE SEQUENCE s OWNED BY t.c; SELECT setval('s', <the highest c>); ALTER TABLE t ALTER COLUMN c SET DEFAULT nextval('s')")
+		WithHint("In one transaction: ALTER TABLE t ADD COLUMN c bigint; UPDATE t SET c = <what is unique, for instance the key>; CREATE SEQUENCE s OWNED BY t.c; SELECT setval('s', <the highest c>); ALTER TABLE t ALTER COLUMN c SET DEFAULT nextval('s').")
 }
 
 // generated compares what a shard's defaults say with what routers generate.

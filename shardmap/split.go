@@ -176,7 +176,7 @@ func (s *State) editRanges(ks string) (Keyspace, *Index, error) {
 	k := s.Keyspaces[i].Clone()
 	if k.Strategy == keyspace.List {
 		e := sqlstate.Refusal("CLV-1401", `keyspace "%s" lists its keys, so it has no ranges`, clip(ks)).
-			WithHint("move single keys: cleave move --key KEY")
+			WithHint("Move single keys: cleave move --key KEY.")
 		e.Keyspace = ks
 		return Keyspace{}, nil, e
 	}

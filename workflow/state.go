@@ -442,7 +442,7 @@ func Decode(b []byte) (State, error) {
 	}
 	if s.Format != Format {
 		return State{}, sqlstate.Refusal("CLV-1416", "workflow %s was written in format %d; this program knows %d", s.Spec.ID, s.Format, Format).
-			WithHint("update the programs of the cluster")
+			WithHint("Update the programs of the cluster.")
 	}
 	return s, nil
 }

@@ -220,7 +220,7 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "route", func(ctx context.Context, req RouteRequest) (*RouteResult, error) {
 		if opts.Route == nil {
 			return nil, sqlstate.Refusal("CLV-1403", "this process routes no statements").
-				WithHint(`ask a router: cleave sql "EXPLAIN (ROUTE) ..."`)
+				WithHint(`Ask a router: cleave sql "EXPLAIN (ROUTE) ...".`)
 		}
 		lines, err := opts.Route(ctx, req.SQL)
 		if err != nil {
@@ -432,7 +432,7 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, op func(context.Co
 func wrongMethod(w http.ResponseWriter, r *http.Request, allow string) {
 	w.Header().Set("Allow", allow)
 	writeError(w, http.StatusMethodNotAllowed, sqlstate.Refusal("CLV-1404", "%s does not answer %s", printable(r.URL.Path), printable(r.Method)).
-		WithHint("use %s", allow))
+		WithHint("Use %s.", allow))
 }
 
 func fail(w http.ResponseWriter, err error) {

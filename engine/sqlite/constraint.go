@@ -73,12 +73,12 @@ func (c *transaction) mapError(err error) error {
 	if strings.Contains(text, "no such column") {
 		// The names were resolved: SQLite has no such columns in a subquery of FROM.
 		return sqlstate.Refusal("CLV-2017", "a column of a query around a subquery in FROM is not supported here on a SQLite shard").
-			WithHint("move the condition out of the subquery")
+			WithHint("Move the condition out of the subquery.")
 	}
 	if strings.Contains(text, "HAVING clause on a non-aggregate query") {
 		// It leaves out aggregates that the queries around do not look at.
 		return sqlstate.Refusal("CLV-2018", "HAVING without GROUP BY is not supported in a part of a larger query on a SQLite shard").
-			WithHint("add GROUP BY, or put the condition into a query around it")
+			WithHint("Add GROUP BY, or put the condition into a query around it.")
 	}
 	return sqlstate.Wrap(err, sqlstate.InternalError, "SQLite refused the translated statement").
 		WithHint("Please report it with the statement: https://github.com/cleavedb/cleave/issues.")

@@ -211,7 +211,7 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 			return "UTF8", nil
 		}
 		return "", sqlstate.Refusal("CLV-2162", "a SQLite shard speaks UTF8 only, not %s", v).
-			WithHint("SET client_encoding TO UTF8.")
+			WithHint("Run SET client_encoding TO UTF8.")
 	case "transaction_isolation", "transaction_read_only":
 		return strings.ToLower(v), nil
 	}
@@ -234,7 +234,7 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 		if d.name == "extra_float_digits" {
 			if n, _ := strconv.Atoi(strings.TrimSpace(v)); n < 1 {
 				return "", sqlstate.Refusal("CLV-2163", "a SQLite shard prints the shortest exact form of double precision only (extra_float_digits from 1)").
-					WithHint("SET extra_float_digits TO 1.")
+					WithHint("Run SET extra_float_digits TO 1.")
 			}
 		}
 	}
@@ -473,7 +473,7 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 		})
 	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
 		return nil, sqlstate.Refusal("CLV-2165", "LISTEN and NOTIFY is not supported on a SQLite shard").
-			WithHint("notifications go through the default shard: make a PostgreSQL shard that one (cleave shard default)")
+			WithHint("Notifications go through the default shard: make a PostgreSQL shard that one (cleave shard default).")
 	}
 	return nil, nil
 }
@@ -664,7 +664,7 @@ func planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) {
 				continue
 			}
 			return nil, sqlstate.Refusal("CLV-2166", "a SQLite shard does not take a time zone given as an interval").
-				WithHint("SET TIME ZONE 'Europe/Berlin'.")
+				WithHint("Run SET TIME ZONE 'Europe/Berlin'.")
 		default:
 			return nil, value.Unsupported("this value of SET")
 		}

@@ -478,7 +478,7 @@ func Faithful(s *executor.Settings, columns []byte) error {
 		}
 		if !ok {
 			return sqlstate.Refusal("CLV-0205", "the values of column %q have to go from shard to shard, and the session's settings might change them on the way", f.Name).
-				WithHint("SET extra_float_digits TO 1, DateStyle TO ISO, array_nulls TO on and xmloption TO content first")
+				WithHint("Run SET extra_float_digits TO 1, DateStyle TO ISO, array_nulls TO on and xmloption TO content first.")
 		}
 	}
 	return nil
@@ -540,5 +540,5 @@ func (c *runner) faithful(p *txn.Participant, fields []wire.Field, as *carried) 
 		return err
 	}
 	return sqlstate.Refusal("CLV-0206", "the values of column %q have to go from shard to shard, and the setting %s might change them on the way", of[n].Name, setting).
-		WithHint("SET %s = %s", setting, want)
+		WithHint("Run SET %s = %s.", setting, want)
 }

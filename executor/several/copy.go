@@ -149,7 +149,7 @@ func (c *runner) constantDefaults(ctx context.Context, p *planner.CopyPlan) erro
 	}
 	if len(res.Rows) > 0 {
 		return sqlstate.Refusal("CLV-0401", "the default of column %s of the reference table %s could be another value on each shard", quote(res.Rows[0][0].String), p.Table.QualifiedName()).
-			WithHint("give the column in the COPY")
+			WithHint("Give the column in the COPY.")
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (c *runner) plainRows(ctx context.Context, p *planner.CopyPlan) error {
 	}
 	if len(res.Rows) > 0 {
 		return sqlstate.Refusal("CLV-0402", "the trigger %s could make other rows of those for the reference table %s on each shard", quote(res.Rows[0][0].String), p.Table.QualifiedName()).
-			WithHint("use INSERT, which compares the rows")
+			WithHint("Use INSERT, which compares the rows.")
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (j *copyIn) learn(t *copyPart) error {
 	j.fields = int(binary.BigEndian.Uint16(f[wire.Header+1:])) - len(j.p.MadeFor)
 	if j.index != nil && len(j.p.Columns) == 0 && j.fields != len(j.p.Table.Columns) {
 		return sqlstate.Refusal("CLV-0403", "COPY without a column list into a table with generated columns is not supported over several shards").
-			WithHint("name the columns: COPY %s (...)", j.p.Table.QualifiedName())
+			WithHint("Name the columns: COPY %s (...).", j.p.Table.QualifiedName())
 	}
 	major, _, _ := strings.Cut(t.s.p.Conn.Parameter("server_version"), ".")
 	if n, err := strconv.Atoi(major); err == nil {
@@ -530,7 +530,7 @@ func (j *copyIn) prefix(made [][]byte) ([]byte, error) {
 			typ, ok := keyspace.TypeByOID(j.p.MadeFor[i].OID)
 			if !ok {
 				return nil, sqlstate.Refusal("CLV-0404", "values for column %s of type %s cannot be made in a binary COPY", quote(j.p.MadeFor[i].Name), j.p.MadeFor[i].Type).
-					WithHint("use the text or csv format")
+					WithHint("Use the text or csv format.")
 			}
 			val, err := keyspace.ParseText(typ, v)
 			if err != nil {
@@ -545,7 +545,7 @@ func (j *copyIn) prefix(made [][]byte) ([]byte, error) {
 			j.made = copydata.AppendCSV(j.made, v, &j.p.CopyFormat, true)
 		case string(v) == j.p.Null || j.p.HasDefault && string(v) == j.p.Default:
 			return nil, sqlstate.Refusal("CLV-0405", "a value that the router made is the text that stands for NULL or DEFAULT").
-				WithHint("choose another NULL text")
+				WithHint("Choose another NULL text.")
 		default:
 			j.made = copydata.AppendText(j.made, v, j.p.Delimiter)
 		}

@@ -212,7 +212,7 @@ func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
 	}
 	if !alone || !planner.TimeWord(text) {
 		return nil, sqlstate.Refusal("CLV-0601", "a value of column %s has a word for the time inside, which each shard could read by its own clock", quote(c.Name)).
-			WithHint("give the time itself")
+			WithHint("Give the time itself.")
 	}
 	clock := "pg_catalog.now()"
 	if w.now != "" {

@@ -72,7 +72,7 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d cursors are open", c.cursors.Len()+c.host.Held().Len())
 	case d.Hold && c.Owner != nil:
 		return nil, sqlstate.Refusal("CLV-1007", "a WITH HOLD cursor in a transaction with a schema change is not supported").
-			WithHint("declare it after the COMMIT")
+			WithHint("Declare it after the COMMIT.")
 	}
 	if err := c.free([]byte(d.Name)); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	err = c.startJob(k)
 	if code := string(sqlstate.CodeOf(err)); c.Block && strings.HasPrefix(code, "2") && code != "25P02" {
 		return nil, sqlstate.Refusal("CLV-1008", "the first rows of a cursor over several shards are computed when it is declared, and that fails: %s", sqlstate.As(err).Message).
-			WithHint("write the query so that no row fails")
+			WithHint("Write the query so that no row fails.")
 	}
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (c *runner) startCursor(ctx context.Context, e *execution) (job, error) {
 	if !f.move && !k.sameStyle(c) {
 		// Rows were read ahead, and some are kept.
 		return nil, sqlstate.Refusal("CLV-1009", "a setting that says how values are written has changed since this cursor's rows were read").
-			WithHint("set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again")
+			WithHint("Set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again.")
 	}
 	if f.move && q.Count == 0 && q.Direction != planner.Absolute {
 		if k.pos > 0 && k.pos <= k.read {
@@ -265,7 +265,7 @@ func (c *runner) closeCursor(ctx context.Context, e *execution) (job, error) {
 func (p *portal) asCursor() (*cursor, error) {
 	if p.stmt.desc.columns == nil || !p.e.st.ReadOnly || p.e.st.Cursor != nil || p.e.st.Copy {
 		return nil, sqlstate.Refusal("CLV-1011", "FETCH, MOVE and CLOSE of portal %s, which is not that of a query, are not supported", quote(p.name)).
-			WithHint("use Execute and Close messages, or DECLARE a cursor")
+			WithHint("Use Execute and Close messages, or DECLARE a cursor.")
 	}
 	k := &cursor{desc: p.stmt.desc, e: &p.e, job: p.job, noScroll: true, read: p.rows, pos: p.rows, ended: p.done || p.last, of: p}
 	if p.done {

@@ -87,7 +87,7 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 		}
 	}
 	return nil, sqlstate.Refusal("CLV-0209", "%s is not supported in a transaction over several shards", e.st.Tag).
-		WithHint("run it in a transaction of its own")
+		WithHint("Run it in a transaction of its own.")
 }
 
 // relay runs a statement on one part as it is.
@@ -156,7 +156,7 @@ func holdsForTransaction(st *planner.Statement, q *request) error {
 		}
 		if a.To == 0 || q.text != st.Text {
 			return sqlstate.Refusal("CLV-0210", "set_config() for the session in such a statement is not supported in a transaction over several shards").
-				WithHint("SELECT set_config('name', 'value', false) by itself, or SET")
+				WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET.")
 		}
 		changes = append(changes, a)
 	}

@@ -66,7 +66,7 @@ func (k *cursor) legs(q *planner.Cursor) ([]leg, error) {
 			return nil, sqlstate.New(sqlstate.ObjectNotInState, "cursor can only scan forward").WithHint("Declare it with SCROLL option to enable backward scan.")
 		case k.kept == nil && (k.read > 0 || !k.ended):
 			return nil, sqlstate.Refusal("CLV-1010", "a cursor over several shards that was declared without SCROLL, and whose rows are not kept, is read forward only").
-				WithHint("declare it with SCROLL")
+				WithHint("Declare it with SCROLL.")
 		}
 	}
 	return legs, nil

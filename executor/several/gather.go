@@ -490,7 +490,7 @@ func (g *gather) final(ctx context.Context) error {
 	}
 	if !sameColumns(g.e.desc.fields, fieldsOf(columns)) && g.e.desc.columns != nil {
 		return sqlstate.Refusal("CLV-0211", "the statement has other result columns when it runs on rows brought together from several shards").
-			WithHint("cast its columns to the types that you need")
+			WithHint("Cast its columns to the types that you need.")
 	}
 	return nil
 }
@@ -543,7 +543,7 @@ func refused(err error, known bool, st *planner.Statement) error {
 		return err
 	}
 	return sqlstate.Refusal("CLV-0212", "the statement cannot be run on rows brought together from several shards: %s", se.Message).
-		WithHint("write it in another way, or fix the shard key")
+		WithHint("Write it in another way, or fix the shard key.")
 }
 
 // step implements job.

@@ -62,7 +62,7 @@ func (i *inserting) values(ctx context.Context) error {
 			return err
 		}
 		if len(set.rows) != 1 {
-			return sqlstate.Refusal("CLV-0304", "an expression for a shard key gives several rows").WithHint("use INSERT ... SELECT")
+			return sqlstate.Refusal("CLV-0304", "an expression for a shard key gives several rows").WithHint("Use INSERT ... SELECT.")
 		}
 		computed = append(computed, set.rows[0]...)
 		types = append(types, set.types...)
@@ -152,7 +152,7 @@ func (i *inserting) selected(ctx context.Context) error {
 	if len(set.fields) != own {
 		source.stop()
 		return sqlstate.Refusal("CLV-0305", "the number of columns that the SELECT gives is not certain before it runs").
-			WithHint("name the columns of the INSERT")
+			WithHint("Name the columns of the INSERT.")
 	}
 	column := func(n int) (name, typ string) {
 		if n < own {

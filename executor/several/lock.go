@@ -169,7 +169,7 @@ func (m *modifying) keysAt(p *txn.Participant, t *shardmap.Table, table string, 
 	}
 	if len(key) == 0 {
 		return nil, nil, sqlstate.Refusal("CLV-1001", "rows of the reference table %s cannot be locked on every shard: it has no primary key by which they are the same", t.QualifiedName()).
-			WithHint("ALTER TABLE %s ADD PRIMARY KEY (...)", t.QualifiedName())
+			WithHint("Run ALTER TABLE %s ADD PRIMARY KEY (...).", t.QualifiedName())
 	}
 	q := request{text: "SELECT " + strings.Join(names, ", ") + " FROM " + table + " WHERE ctid = ANY ($1)"}
 	q.add(pgoid.TIDArray, 0, []byte(`{"`+strings.Join(ctids, `","`)+`"}`))

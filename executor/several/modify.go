@@ -129,7 +129,7 @@ func (c *runner) apart(ctx context.Context, changes []planner.Change) error {
 			}
 		}
 		return sqlstate.Refusal("CLV-0306", "the statement changes tables on several shards that the foreign key %s ties together, which is checked when all of its WITH queries have run", quote(r[0].String)).
-			WithHint("run the WITH queries as statements of their own, in one transaction")
+			WithHint("Run the WITH queries as statements of their own, in one transaction.")
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (m *modifying) make(p *planner.MadePlan) error {
 	set, own := m.sets[p.Read], len(p.Columns)-len(p.Values)
 	if len(set.fields) != own {
 		return sqlstate.Refusal("CLV-0305", "the number of columns that the SELECT gives is not certain before it runs").
-			WithHint("name the columns of the INSERT")
+			WithHint("Name the columns of the INSERT.")
 	}
 	set.fields, set.types = slices.Clone(set.fields), slices.Clone(set.types)
 	for i, col := range p.Columns[:own] {
@@ -211,7 +211,7 @@ func (m *modifying) split(shards []string) ([]string, error) {
 		}
 		if !s.Compares(i, set.fields[at[i]].TypeOID) {
 			return nil, sqlstate.Refusal("CLV-0307", "MERGE into %s concerns several shards, and column %s of its source has not the type of the shard key", m.m.Table.QualifiedName(), quote(name)).
-				WithHint("let the source have it as %s; a cast, %s::%s, is the same where it changes no value: 2.5::bigint is 3", s.Types[i].String(), name, s.Types[i].String())
+				WithHint("Let the source have it as %s; a cast, %s::%s, is the same where it changes no value: 2.5::bigint is 3.", s.Types[i].String(), name, s.Types[i].String())
 		}
 	}
 	m.owned = map[string][][][]byte{}
@@ -379,7 +379,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 		}
 		if !same {
 			e := sqlstate.Refusal("CLV-0308", "the statement does not do the same to the rows of the reference table %s on shard %s as on shard %s", m.m.Table.QualifiedName(), s.p.Shard, first).
-				WithHint("if the table's copies differ: cleave doctor --repair; else write the statement so that its result does not depend on the order of rows, on defaults or on triggers")
+				WithHint("If the table's copies differ: cleave doctor --repair; else write the statement so that its result does not depend on the order of rows, on defaults or on triggers.")
 			e.Shard = s.p.Shard
 			return nil, e
 		}

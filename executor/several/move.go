@@ -61,7 +61,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 			if was, twice := at[tid]; twice {
 				if was != owner {
 					return nil, sqlstate.Refusal("CLV-0301", "a row of %s matches several rows of FROM, which give it shard keys on different shards", m.m.Table.QualifiedName()).
-						WithHint("make the match unique")
+						WithHint("Make the match unique.")
 				}
 				continue
 			}
@@ -82,7 +82,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 	if moves {
 		if v.Joined {
 			return nil, sqlstate.Refusal("CLV-0302", "rows would change their shard, and RETURNING names other tables").
-				WithHint("leave RETURNING out, or read the rows afterwards")
+				WithHint("Leave RETURNING out, or read the rows afterwards.")
 		}
 		if err := m.mayMove(ctx); err != nil {
 			return nil, err
@@ -259,7 +259,7 @@ func (m *modifying) mayMove(ctx context.Context) error {
 	if len(res.Rows) > 0 {
 		what, name := res.Rows[0][0].String, res.Rows[0][1].String
 		return sqlstate.Refusal("CLV-0303", "the UPDATE would move rows of %s to other shards, where they are inserted anew, and %s %s could tell that from an UPDATE", t.QualifiedName(), what, quote(name)).
-			WithHint("delete the rows and insert them with the new key, in one transaction")
+			WithHint("Delete the rows and insert them with the new key, in one transaction.")
 	}
 	return nil
 }

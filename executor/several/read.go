@@ -129,7 +129,7 @@ func (c *runner) read(ctx context.Context, e *execution, st *planner.Statement) 
 		// The whole statement was understood by a shard, so that it is the cut that is wrong.
 		if se := sqlstate.As(err); se.Code == sqlstate.UndefinedColumn || se.Code == sqlstate.UndefinedTable {
 			return nil, nil, sqlstate.Refusal("CLV-0215", "a subquery of this statement cannot be answered by itself: %s", se.Message).
-				WithHint("qualify its columns with their tables' names, or run it first")
+				WithHint("Qualify its columns with their tables' names, or run it first.")
 		}
 		return nil, nil, err
 	}
@@ -214,7 +214,7 @@ func (c *runner) typeNames(p *txn.Participant, fields []wire.Field) ([]string, e
 	for i, f := range fields {
 		if f.TypeOID == pgoid.Record {
 			return nil, sqlstate.Refusal("CLV-0216", "column %q is a record, which has no type that the router could name to another shard", f.Name).
-				WithHint("select its fields one by one")
+				WithHint("Select its fields one by one.")
 		}
 		if name := builtinTypes[f.TypeOID]; name != "" && f.TypeMod < 0 {
 			types[i] = name

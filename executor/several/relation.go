@@ -62,7 +62,7 @@ func (r *fetched) legible() error {
 	for i := range r.fields {
 		if o := r.fields[i].TypeOID; o == pgoid.Record || o == pgoid.RecordArray {
 			return sqlstate.Refusal("CLV-0201", "rows without a type of their own, ROW(...), cannot be brought together from several shards").
-				WithHint("name a type: ROW(...)::name, or use the columns")
+				WithHint("Name a type: ROW(...)::name, or use the columns.")
 		}
 	}
 	return nil

@@ -130,5 +130,5 @@ func (m *modifying) reuses(ctx context.Context, parts []*txn.Participant, g *giv
 
 func (m *modifying) keysReused() error {
 	return sqlstate.Refusal("CLV-0202", "the UPDATE gives rows of %s on other shards keys that the same statement takes away from others: PostgreSQL's answer depends on which row is changed first", m.m.Table.QualifiedName()).
-		WithHint("change the keys in several statements, by way of keys that no row has")
+		WithHint("Change the keys in several statements, by way of keys that no row has.")
 }

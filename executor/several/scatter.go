@@ -120,7 +120,7 @@ func countOf(n *planner.Count, e *execution, code sqlstate.Code, what string) (i
 			case 0, pgoid.Int2, pgoid.Int4, pgoid.Int8:
 			default:
 				return 0, sqlstate.Refusal("CLV-0217", "%s over several shards takes a parameter of an integer type", what).
-					WithHint("cast the parameter in the client, or declare it as bigint")
+					WithHint("Cast the parameter in the client, or declare it as bigint.")
 			}
 		}
 		var err error

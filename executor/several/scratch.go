@@ -41,7 +41,7 @@ type scratch struct {
 func (c *runner) newScratch(ctx context.Context, shard string) (*scratch, error) {
 	if c.Owner != nil {
 		return nil, sqlstate.Refusal("CLV-0801", "a statement that needs a temporary table of rows of several shards is not supported after a schema change in the same transaction").
-			WithHint("commit the schema change first, or use a statement that each shard can run for itself")
+			WithHint("Commit the schema change first, or use a statement that each shard can run for itself.")
 	}
 	s := &scratch{c: c}
 	// Other statements may hold all of the pool's conversations as parts and wait

@@ -117,7 +117,7 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 			return nil
 		}
 		return sqlstate.Refusal("CLV-1004", "an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open").
-			WithHint("BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'")
+			WithHint("Run BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'.")
 	case c.Block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)
@@ -133,7 +133,7 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	for _, p := range c.Joined {
 		if p.Begun && !c.Proven[p.Shard] {
 			return sqlstate.Refusal("CLV-0207", "an atomic read over several shards after another statement of the same transaction is not supported: shard %s has its snapshot already", p.Shard).
-				WithHint("SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block").OnShard(p.Shard)
+				WithHint("Run SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block.").OnShard(p.Shard)
 		}
 	}
 	if c.Proven != nil && !slices.ContainsFunc(shards, func(s string) bool { return !c.Proven[s] }) {
@@ -141,7 +141,7 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	}
 	if c.Proven != nil {
 		return sqlstate.Refusal("CLV-0208", "an atomic read needs snapshots of other shards than the one before it in the same transaction").
-			WithHint("Sync between them").OnShard(shards[0])
+			WithHint("Sync between them.").OnShard(shards[0])
 	}
 	parts, err := c.partsOf(ctx, shards, false)
 	for c.Block && sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {

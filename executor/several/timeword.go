@@ -38,7 +38,7 @@ func (c *runner) timeWords(ctx context.Context, e *execution) error {
 		}
 		if !alone || !planner.TimeWord(string(v)) {
 			return sqlstate.Refusal("CLV-0602", "the parameter $%s has a word for the time inside, which each shard could read by its own clock", itoa(i+1)).
-				WithHint("pass the time itself, or a text as $%s::text", itoa(i+1))
+				WithHint("Pass the time itself, or a text as $%s::text.", itoa(i+1))
 		}
 		value, err := c.wordValue(ctx, e.desc.params[i], strings.ToLower(strings.TrimSpace(string(v))))
 		if err != nil {

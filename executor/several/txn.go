@@ -77,7 +77,7 @@ func (c *Conn) control(st *planner.Statement) error {
 			return err
 		}
 	default:
-		return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
+		return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("Use BEGIN, COMMIT, ROLLBACK and SAVEPOINT.")
 	}
 	c.out = wire.AppendCommandComplete(c.out, st.Tag)
 	return nil
@@ -162,7 +162,7 @@ func (c *Conn) set(st *planner.Statement) error {
 			sql = "SET LOCAL " + quoteSetting(s.Name) + " TO DEFAULT"
 		default:
 			return sqlstate.Refusal("CLV-1014", "%s inside a transaction over several shards is not supported", st.Tag).
-				WithHint("RESET the settings one by one, or end the transaction first")
+				WithHint("Reset the settings one by one, or end the transaction first.")
 		}
 	}
 	c.aside.setting = true

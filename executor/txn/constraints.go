@@ -19,7 +19,7 @@ import (
 func (c *Transaction) SetConstraints(ctx context.Context, st *planner.Statement) error {
 	if c.Saves.Len() > 0 {
 		return sqlstate.Refusal("CLV-1006", "SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
-			WithHint("SET CONSTRAINTS before the SAVEPOINT")
+			WithHint("Run SET CONSTRAINTS before the SAVEPOINT.")
 	}
 	if names, _ := planner.NamedConstraints(st.Text); names == nil {
 		return c.SetMode(st)
@@ -121,7 +121,7 @@ func (c *Transaction) SetReadOnly(st *planner.Statement) error {
 	wrote := slices.ContainsFunc(c.Joined, func(p *Participant) bool { return p.Wrote })
 	if wrote || c.Saves.Len() > 0 {
 		return sqlstate.Refusal("CLV-1013", "SET TRANSACTION READ ONLY after a write or a savepoint is not supported in a transaction over several shards").
-			WithHint("BEGIN READ ONLY, or leave it out")
+			WithHint("Run BEGIN READ ONLY, or leave it out.")
 	}
 	c.ReadOnly = true
 	return nil

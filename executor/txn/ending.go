@@ -173,7 +173,7 @@ func (c *Transaction) TakeSnapshots(ctx context.Context, parts []*Participant) e
 	if c.Block {
 		if c.hasNamed() {
 			return sqlstate.Refusal("CLV-1005", "SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards").
-				WithHint("SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read")
+				WithHint("Run SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read.")
 		}
 		begin = strings.Join(append([]string{c.BeginText}, c.modes...), ";")
 		for s := range c.Saves.All() {

@@ -60,7 +60,7 @@ func (c *Transaction) canWriteLent(ctx context.Context) error {
 	for _, s := range c.host.Snapshot().Shards() {
 		if !s.Can().PreparesDefinitions {
 			return sqlstate.Refusal("CLV-0213", "writes on several shards in a transaction with a schema change need shards that can prepare both, and %s is a SQLite file", s.Name).
-				WithHint("commit the schema change first").OnShard(s.Name)
+				WithHint("Commit the schema change first.").OnShard(s.Name)
 		}
 		p, err := c.Participant(ctx, s.Name, false)
 		if err != nil {
@@ -100,7 +100,7 @@ func (c *Transaction) Idle() error {
 		c.known(p)
 		if p.Busy != nil {
 			return sqlstate.Refusal("CLV-0214", "a schema change while rows of a statement over several shards are still to be fetched is not supported").
-				WithHint("fetch them all, or close the cursor").OnShard(p.Shard)
+				WithHint("Fetch them all, or close the cursor.").OnShard(p.Shard)
 		}
 	}
 	return nil

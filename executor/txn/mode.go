@@ -55,7 +55,7 @@ func CheckMode(s *executor.Settings, first, second string) error {
 		return nil
 	}
 	return sqlstate.Refusal("CLV-1002", "the transaction is on shard %s, and this statement needs shard %s: %s is 'single'", first, second, ModeSetting).
-		WithHint("SET %s = 'multi', or keep the transaction to one shard", ModeSetting).OnShard(second)
+		WithHint("Run SET %s = 'multi', or keep the transaction to one shard.", ModeSetting).OnShard(second)
 }
 
 // CheckIsolation refuses SERIALIZABLE over several shards: each shard's history
@@ -66,5 +66,5 @@ func CheckIsolation(isolation, first, second string) error {
 		return nil
 	}
 	return sqlstate.Refusal("CLV-1003", "SERIALIZABLE over several shards (%s, %s) is not supported: what is serializable on each shard need not be so on all together", first, second).
-		WithHint("use REPEATABLE READ, lock what must not change with SELECT ... FOR UPDATE, or keep the transaction to one shard").OnShard(second)
+		WithHint("Use REPEATABLE READ, lock what must not change with SELECT ... FOR UPDATE, or keep the transaction to one shard.").OnShard(second)
 }

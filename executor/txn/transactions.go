@@ -216,10 +216,10 @@ func cannotPrepare(can capability.Set, shard string, parts []*Participant) error
 	why := "a transaction that writes on several shards (" + strings.Join(names, ", ") + ") needs shards that can prepare transactions, and " + shard + " cannot"
 	if !can.Servers {
 		return sqlstate.Refusal("CLV-1015", "%s, so all or none cannot be promised", why).
-			WithHint("write on one shard in a transaction").OnShard(shard)
+			WithHint("Write on one shard in a transaction.").OnShard(shard)
 	}
 	return sqlstate.Refusal("CLV-1101", "%s: its max_prepared_transactions is 0", why).
-		WithHint("ALTER SYSTEM SET max_prepared_transactions = 100 on that shard, and restart its server; or write on one shard in a transaction").OnShard(shard)
+		WithHint("Run ALTER SYSTEM SET max_prepared_transactions = 100 on that shard, and restart its server; or write on one shard in a transaction.").OnShard(shard)
 }
 
 // records is how a shard keeps the records of transactions.

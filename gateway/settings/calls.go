@@ -60,7 +60,7 @@ func (g *Session) Calls(st *planner.Statement, args *planner.Args) ([]Call, erro
 		local, is, ok := boolArg(s.Local, args)
 		if !known || !is {
 			return nil, sqlstate.Refusal("CLV-1213", "set_config() with parameters of other types than text and boolean is not supported").
-				WithHint("cast them in the client")
+				WithHint("Cast them in the client.")
 		}
 		c := Call{Name: executor.FoldASCII(name), Local: local, at: i}
 		c.value, c.null, known = textArg(s.Value, args)
@@ -79,10 +79,10 @@ func (g *Session) Calls(st *planner.Statement, args *planner.Args) ([]Call, erro
 func (g *Session) maySet(st *planner.Statement, c Call) error {
 	switch {
 	case planner.OwnSetting(c.Name):
-		return sqlstate.Refusal("CLV-1214", "set_config() of %s is not supported", c.Name).WithHint("SET %s = '...'", c.Name)
+		return sqlstate.Refusal("CLV-1214", "set_config() of %s is not supported", c.Name).WithHint("Run SET %s = '...'.", c.Name)
 	case planner.OfTransaction(c.Name):
 		return sqlstate.Refusal("CLV-1215", "set_config() of a transaction's setting, %s, is not supported", c.Name).
-			WithHint("SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
+			WithHint("Run SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE.")
 	}
 	value := ""
 	if !c.null && !c.computed {
@@ -104,7 +104,7 @@ func (g *Session) maySet(st *planner.Statement, c Call) error {
 // refuseWithin refuses a call inside of a larger statement, which is supported by itself; of says more of the setting.
 func (c Call) refuseWithin(of string) error {
 	return sqlstate.Refusal("CLV-1216", "set_config() of %s%s inside a larger statement is not supported", c.Name, of).
-		WithHint("SELECT set_config('%s', '...', false) by itself, or SET", c.Name)
+		WithHint("Run SELECT set_config('%s', '...', false) by itself, or SET.", c.Name)
 }
 
 // saysNames are settings that say what names mean, or who may use them, while the statement goes on.
@@ -134,7 +134,7 @@ func (g *Session) alikeCalls(st *planner.Statement, calls []Call) error {
 	for _, c := range calls {
 		if l, seen := local[c.Name]; seen && l != c.Local {
 			return sqlstate.Refusal("CLV-1217", "set_config() of %s for the transaction and for the session in one larger statement is not supported", c.Name).
-				WithHint("set it in two statements")
+				WithHint("Set it in two statements.")
 		}
 		local[c.Name] = c.Local
 		if c.Local || !g.inTx {
@@ -232,7 +232,7 @@ func (g *Session) StartValues(st *planner.Statement, calls []Call, params [][]by
 
 func refusedStart(name string) error {
 	return sqlstate.Refusal("CLV-1111", "set_config() of %s with the value of the session's start is not supported in a prepared statement", name).
-		WithHint("RESET %s, or SET %s TO DEFAULT", name, name)
+		WithHint("Run RESET %s, or SET %s TO DEFAULT.", name, name)
 }
 
 // startOf is the value that the session's start gives to a call.

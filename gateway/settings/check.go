@@ -39,12 +39,12 @@ func Check(name, value string) error {
 			return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"client_encoding\": \"%s\"", strings.Trim(value, "'"))
 		default:
 			return sqlstate.Refusal("CLV-1218", "client_encoding must be UTF8").
-				WithHint("SET client_encoding TO 'UTF8', at the start client_encoding=UTF8 (PGCLIENTENCODING), and convert in the client")
+				WithHint("Run SET client_encoding TO 'UTF8', at the start client_encoding=UTF8 (PGCLIENTENCODING), and convert in the client.")
 		}
 	case "search_path":
 		if executor.DiffersByVersion(value) {
 			return sqlstate.Refusal("CLV-1219", "a vertical tab in search_path is not supported: versions of PostgreSQL read it otherwise").
-				WithHint("put spaces between the names")
+				WithHint("Put spaces between the names.")
 		}
 		if slices.Contains(executor.SplitPath(value), planner.InternalSchema) {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", planner.InternalSchema).
@@ -52,7 +52,7 @@ func Check(name, value string) error {
 		}
 	case "session_authorization":
 		return sqlstate.Refusal("CLV-1220", "SET SESSION AUTHORIZATION is not supported").
-			WithHint("SET ROLE works, or connect as the other user")
+			WithHint("SET ROLE works, or connect as the other user.")
 	}
 	return nil
 }

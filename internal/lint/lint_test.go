@@ -110,6 +110,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"refusals", "keyspace/a.go", "package keyspace\n\nvar e = sqlstate.Refusal(\"CLV-0102\", \"no\")\n", "no refusal has the id CLV-0101"},
 		{"refusals", "keyspace/a.go", "package keyspace\n\nvar a, b = sqlstate.Refusal(\"CLV-0101\", \"no\"), sqlstate.Refusal(\"CLV-0101\", \"never\")\n", "has other words at keyspace/a.go:3"},
 		{"refusals", "keyspace/a.go", "package keyspace\n\nvar a, b = sqlstate.Refusal(\"CLV-0101\", \"no\").WithHint(\"Yes.\"), sqlstate.Refusal(\"CLV-0101\", \"no\")\n", "has other words at keyspace/a.go:3"},
+		{"refusals", "keyspace/a.go", "package keyspace\n\nvar e = sqlstate.Refusal(\"CLV-0101\", \"no\").WithHint(\"use it.\")\n", "a hint is a sentence"},
+		{"refusals", "keyspace/a.go", "package keyspace\n\nvar e = sqlstate.Refusal(\"CLV-0101\", \"no\").WithHint(\"Use it\")\n", "a hint is a sentence"},
 		{"refusals", "keyspace/a.go", "package keyspace\n\nconst id = \"CLV-0101\"\n\nvar e = sqlstate.Refusal(id, \"no\")\n", "is not an argument"},
 		{"ratchet", "keyspace/a.go", "package keyspace\n\ntype wide int\n" + repeated(methodsMax+1, "\nfunc (w *wide) m%d() {}\n"), "methods of keyspace.wide: 61, more than 60"},
 		{"ratchet", "keyspace/a.go", "package keyspace\n\nfunc f(n int) {\n" + repeated(complexityMax, "\tif n == %d {\n\t\tn++\n\t}\n") + "}\n", "complexity of keyspace.f: 51, more than 50"},

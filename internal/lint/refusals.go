@@ -63,7 +63,10 @@ func (t *Tree) Refusals() []Refusal {
 // anID is a literal that looks like the id of a refusal.
 var anID = regexp.MustCompile(`^"CLV-.+"$`)
 
-// checkRefusals wants an id to have one sentence and one hint, and a section to have no gap: an id is never used again.
+// beginsLow is a text whose first word is a plain one in lower case: no option, and no call of a function.
+var beginsLow = regexp.MustCompile(`^[a-z][a-z-]*([ ,:;.]|$)`)
+
+// checkRefusals wants an id to have one sentence and one hint that is a sentence, and a section to have no gap: an id is never used again.
 func checkRefusals(t *Tree, say report) {
 	of := map[sqlstate.ID]Refusal{}
 	seen := map[string]int{} // literals of a file that Refusals has found
@@ -79,6 +82,9 @@ func checkRefusals(t *Tree, say report) {
 			of[r.ID] = r
 		} else if was.Sentence != r.Sentence || was.Hint != r.Hint {
 			say(r.File, r.Line, "%s has other words at %s:%d: an id stands for one sentence and one hint", r.ID, was.File, was.Line)
+		}
+		if h := strings.TrimSpace(r.Hint); h != "" && (beginsLow.MatchString(h) || !strings.HasSuffix(h, ".") && !strings.HasSuffix(h, "…")) {
+			say(r.File, r.Line, "%s has the hint %q: a hint is a sentence with a capital and a period", r.ID, h)
 		}
 	}
 	for _, lit := range t.idLiterals() {

@@ -29,5 +29,5 @@ func missing(folder, engineName string) error {
 
 func leftOut(path string) error {
 	return sqlstate.Refusal("CLV-1419", "%s needs SQLite, which was left out of this program", path).
-		WithHint("build it without the tag cleave_nosqlite, or name a directory in etcd: etcd://HOST:2379/PREFIX")
+		WithHint("Build it without the tag cleave_nosqlite, or name a directory in etcd: etcd://HOST:2379/PREFIX.")
 }

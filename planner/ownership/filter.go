@@ -172,7 +172,7 @@ const markName = "cleave_strangers_"
 // mark makes the text with the conditions.
 func (o *Filter) mark() error {
 	lost := sqlstate.Refusal("CLV-0271", "a part of the keyspace %s moves, and the router does not know how to leave out the rows that are on two shards", sqltext.QuoteIdent(o.Keyspace)).
-		WithHint("write the statement in a simpler way, or wait for the end of the move: cleave moves")
+		WithHint("Write the statement in a simpler way, or wait for the end of the move: cleave moves.")
 	tree, err := pg.Parse(o.text)
 	if err != nil || len(tree.Stmts) != 1 {
 		return lost

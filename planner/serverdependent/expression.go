@@ -14,7 +14,7 @@ import (
 )
 
 // Hint is what to do instead.
-const Hint = "take the value in a statement of its own (SELECT), and write it as a constant"
+const Hint = "Take the value in a statement of its own (SELECT), and write it as a constant."
 
 // sessionSettings are settings without a dot in their name that all shards' sessions have alike.
 var sessionSettings = map[string]bool{

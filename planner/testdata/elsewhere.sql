@@ -18,7 +18,7 @@ SELECT * FROM small WHERE id = 5 FOR UPDATE;
 -->   why: rows of small are locked on every shard
 SELECT label FROM small FOR UPDATE SKIP LOCKED;
 --> refused 0A000: SKIP LOCKED of rows of the reference table small, of which each shard has a copy, is not supported
--->   hint: use NOWAIT, or keep the rows in a table that is not a reference table
+-->   hint: Use NOWAIT, or keep the rows in a table that is not a reference table.
 
 SELECT label FROM small s JOIN notes n ON n.id = s.id ORDER BY label LIMIT 1 FOR NO KEY UPDATE OF s NOWAIT;
 --> several shards [SELECT, rows]
@@ -29,10 +29,10 @@ SELECT label FROM small s JOIN notes n ON n.id = s.id ORDER BY label LIMIT 1 FOR
 -->   why: rows of small are locked on every shard
 SELECT * FROM (SELECT * FROM small) s FOR UPDATE;
 --> refused 0A000: rows of the reference table small would be locked FOR UPDATE on every shard, which is not supported in a subquery, view or writing statement
--->   hint: lock them in a statement of its own: SELECT ... FROM small ... FOR UPDATE
+-->   hint: Lock them in a statement of its own: SELECT ... FROM small ... FOR UPDATE.
 UPDATE notes SET note = 'x' WHERE id IN (SELECT id FROM small FOR UPDATE);
 --> refused 0A000: rows of the reference table small would be locked FOR UPDATE on every shard, which is not supported in a subquery, view or writing statement
--->   hint: lock them in a statement of its own: SELECT ... FROM small ... FOR UPDATE
+-->   hint: Lock them in a statement of its own: SELECT ... FROM small ... FOR UPDATE.
 UPDATE small SET label = 'x' WHERE id IN (SELECT id FROM small FOR UPDATE);
 --> several shards [UPDATE]
 -->   operation: modify
@@ -51,10 +51,10 @@ SELECT name FROM pg_prepared_statements;
 -->   simple: SELECT name FROM (SELECT * FROM pg_catalog.json_to_recordset('100'::json) AS cleave_s(name text, statement text, prepare_time timestamptz, parameter_types regtype[], from_sql boolean, generic_plans bigint, custom_plans bigint)) AS pg_prepared_statements
 SELECT * FROM pg_catalog.pg_cursors c;
 --> refused 0A000: pg_cursors shows the cursors of a shard's conversation, which sessions share
--->   hint: SELECT * FROM cleave.sessions shows what sessions do
+-->   hint: SELECT * FROM cleave.sessions shows what sessions do.
 SELECT count(*) FROM pg_prepared_statement();
 --> refused 0A000: pg_prepared_statement shows the statements of a shard's conversation, which sessions share
--->   hint: SELECT * FROM cleave.sessions shows what sessions do
+-->   hint: SELECT * FROM cleave.sessions shows what sessions do.
 SELECT * FROM pg_class;
 --> default shard [SELECT, read only, rows]
 -->   text: SELECT * FROM (SELECT * FROM pg_catalog.pg_class WHERE relnamespace IS DISTINCT FROM (SELECT cleave_n.oid FROM pg_catalog.pg_namespace AS cleave_n WHERE cleave_n.nspname = 'cleave_internal')) AS pg_class
@@ -77,7 +77,7 @@ SELECT currval('s'), lastval();
 -->   simple: SELECT currval('s'), '100'::bigint AS "lastval"
 SELECT nextval('s') FROM orders WHERE tenant_id = 5;
 --> refused 0A000: nextval() in a statement on the sharded table orders would count on each shard by itself
--->   hint: get the value in a statement of its own: SELECT nextval(...)
+-->   hint: Get the value in a statement of its own: SELECT nextval(...).
 SELECT pg_sleep(1);
 --> any shard [SELECT, read only, rows]
 SELECT current_setting('x'), current_user, pg_backend_pid();
@@ -91,53 +91,53 @@ SELECT * FROM generate_series(1, 3);
 --> any shard [SELECT, read only, rows]
 SELECT 'orders'::regclass::oid, count(*) FROM orders;
 --> refused 0A000: an object's OID in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT pg_advisory_lock(1), count(*) FROM orders;
 --> refused 0A000: pg_advisory_lock() in a statement on the table orders would run on its shards: all advisory locks and notifications are the default shard's
--->   hint: call it in a statement of its own
+-->   hint: Call it in a statement of its own.
 SELECT * FROM orders WHERE tenant_id = 5 AND myfunction(note);
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
+-->   hint: Create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement.
 SELECT myfunction();
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
+-->   hint: Create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement.
 SELECT app.f();
 --> refused 0A000: function app.f() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
+-->   hint: Create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement.
 SELECT pg_catalog.lower('A');
 --> any shard [SELECT, read only, rows]
 SELECT count(*) FROM orders WHERE tenant_id = 5 AND lower(note) = 'x' AND jsonb_build_object('a', 1) IS NOT NULL;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT query_to_xml('SELECT * FROM orders', true, true, '');
 --> refused 0A000: query_to_xml() runs a query given as text
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 SELECT table_to_xml('orders', true, true, '');
 --> refused 0A000: table_to_xml() reads a table named in a text
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 SELECT database_to_xml(true, true, '');
 --> refused 0A000: database_to_xml() reads the tables of one shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 SELECT lo_create(0);
 --> default shard [SELECT, rows]
 SELECT * FROM dblink('x', 'y') AS t(a int);
 --> refused 0A000: function dblink() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
+-->   hint: Create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement.
 SELECT pg_read_file('x');
 --> refused 0A000: pg_read_file() reads a server's files
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 SELECT pg_advisory_lock(1);
 --> default shard [SELECT, rows]
 SELECT pg_try_advisory_xact_lock(1) FROM orders WHERE tenant_id = 5;
 --> refused 0A000: pg_try_advisory_xact_lock() in a statement on the table orders would run on its shards: all advisory locks and notifications are the default shard's
--->   hint: call it in a statement of its own
+-->   hint: Call it in a statement of its own.
 SELECT pg_notify('a', 'b');
 --> default shard [SELECT, rows]
 SELECT txid_current();
 --> refused 0A000: txid_current() belongs to one shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 SELECT pg_export_snapshot();
 --> refused 0A000: pg_export_snapshot() belongs to one shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 SELECT pg_terminate_backend(1);
 --> any shard [SELECT, read only, rows]
 -->   text: SELECT (SELECT position(('|' || CAST(pg_catalog.int4up(1) AS text) || '|') in $1::text) > 0 AS pg_terminate_backend)
@@ -145,15 +145,15 @@ SELECT pg_terminate_backend(1);
 -->   simple: SELECT (SELECT position(('|' || CAST(pg_catalog.int4up(1) AS text) || '|') in '100'::text) > 0 AS pg_terminate_backend)
 SELECT ts_stat('SELECT 1');
 --> refused 0A000: ts_stat() runs a query given as text
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 SELECT ts_rewrite('a'::tsquery, 'SELECT t, s FROM x');
 --> refused 0A000: ts_rewrite() with two arguments runs a query given as text
--->   hint: use the form with three arguments
+-->   hint: Use the form with three arguments.
 SELECT note OPERATOR(app.+) 'x' FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM otherdb.public.orders WHERE tenant_id = 5;
 --> refused 0A000: table names with a database in front are not supported
--->   hint: leave out the database name
+-->   hint: Leave out the database name.
 SELECT * FROM cleave_internal.guards;
 --> refused 42501: permission denied for schema cleave_internal
 -->   hint: read the shard map through the schema cleave, for example SELECT * FROM cleave.tables
@@ -177,10 +177,10 @@ SELECT s.name, count(*) FROM cleave.shards s JOIN cleave.ranges r ON r.shard = s
 --> router tables [SELECT, read only, rows]
 SELECT * FROM cleave.shards, notes;
 --> refused 0A000: table cleave.shards is answered by the router and cannot be joined with notes
--->   hint: read it in a statement of its own
+-->   hint: Read it in a statement of its own.
 SELECT * FROM cleave.shards, orders WHERE tenant_id = 5;
 --> refused 0A000: table cleave.shards is answered by the router and cannot be joined with orders
--->   hint: read it in a statement of its own
+-->   hint: Read it in a statement of its own.
 SELECT * FROM cleave.shards WHERE name = $1;
 --> router tables [SELECT, read only, rows]
 DELETE FROM cleave.pins;
@@ -208,7 +208,7 @@ SELECT cleave.pin('a', NULL, true);
 --> router function {Function:pin Args:[{Name: Text:a Null:false Param:0 Array:[]} {Name: Text: Null:true Param:0 Array:[]} {Name: Text:true Null:false Param:0 Array:[]}] Column:pin} [SELECT, rows]
 SELECT cleave.pin('a', 1 + 1, 'b');
 --> refused 0A000: cleave.pin() takes literals, parameters and ARRAY[...] of them only
--->   hint: compute the value first
+-->   hint: Compute the value first.
 SELECT cleave.pin('a', 1, 'b') FROM orders WHERE tenant_id = 5;
 --> refused 0A000: cleave.pin can only be called by itself: SELECT cleave.pin(...)
 SELECT cleave.shard_of('a', 1), 2;
@@ -302,38 +302,38 @@ EXPLAIN (VERBOSE, COSTS OFF) EXECUTE p (1, 'a(b', (2 + 3));
 --> execute {Name:p Text: OIDs:[] Types:[] Args:[1 'a(b' (2 + 3)] At:[41 44 51] Explain:EXPLAIN (VERBOSE, COSTS OFF) } [EXECUTE]
 EXPLAIN CREATE TABLE t AS EXECUTE p;
 --> refused 0A000: EXPLAIN of this statement is not supported
--->   hint: explain the query itself, or use EXPLAIN (ROUTE)
+-->   hint: Explain the query itself, or use EXPLAIN (ROUTE).
 EXPLAIN CREATE TABLE t AS SELECT 1;
 --> refused 0A000: EXPLAIN of this statement is not supported
--->   hint: explain the query itself, or use EXPLAIN (ROUTE)
+-->   hint: Explain the query itself, or use EXPLAIN (ROUTE).
 SELECT pg_listening_channels();
 --> refused 0A000: pg_listening_channels() is not supported: the router listens for its sessions, a shard's session to nothing of theirs
--->   hint: keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all
+-->   hint: Keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all.
 CREATE TABLE zz (a int PRIMARY KEY, b oid DEFAULT lo_create(0)) WITH (cleave.shard_key = 'a');
 --> refused 0A000: lo_create() is about large objects, which are on the default shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 CREATE TABLE zz (a int PRIMARY KEY CHECK (lo_get(a::oid) IS NULL)) WITH (cleave.reference = true);
 --> refused 0A000: lo_get() is about large objects, which are on the default shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 CREATE INDEX ii ON orders (lo_get(1));
 --> refused 0A000: lo_get() is about large objects, which are on the default shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 SELECT lo_get(1) FROM orders;
 --> refused 0A000: lo_get() in a statement on the table orders: large objects are on the default shard
--->   hint: call it in a statement of its own, with the number of the object
+-->   hint: Call it in a statement of its own, with the OID of the object.
 SELECT lo_get(id::oid) FROM countries;
 --> default shard [SELECT, rows]
 INSERT INTO orders SELECT 1, 2 WHERE lo_unlink(3) = 1;
 --> refused 0A000: lo_unlink() in a statement on the table orders: large objects are on the default shard
--->   hint: call it in a statement of its own, with the number of the object
+-->   hint: Call it in a statement of its own, with the OID of the object.
 DO $$ BEGIN PERFORM lo_unlink(3); END $$;
 --> block [DO]
 CREATE VIEW vv AS SELECT lo_get(1);
 --> refused 0A000: lo_get() is about large objects, which are on the default shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 CREATE TABLE yy AS SELECT lo_get(1) AS b;
 --> refused 0A000: lo_get() is about large objects, which are on the default shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.
 ALTER TABLE orders ADD CHECK (lo_get(1) IS NULL);
 --> refused 0A000: lo_get() is about large objects, which are on the default shard
--->   hint: call it on the shard that you mean, directly
+-->   hint: Call it on the shard that you mean, directly.

@@ -45,7 +45,7 @@ SELECT nextval('own_seq');
 --> default shard [SELECT, rows]
 SELECT nextval('free_seq') FROM orders WHERE tenant_id = 5;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10).
 SELECT nextval('free_seq') FROM generate_series(1, 3);
 --> any shard [SELECT, read only, rows]
 -->   text: SELECT "nextval" FROM (VALUES ($1::bigint), ($2::bigint), ($3::bigint)) AS ids("nextval")
@@ -61,28 +61,28 @@ SELECT cleave.next_id() AS "Id" FROM pg_catalog.generate_series(1, 2) AS g;
 -->   simple: SELECT "Id" FROM (VALUES ('100'::bigint), ('101'::bigint)) AS ids("Id")
 SELECT nextval('free_seq') FROM generate_series(1, 3) WHERE random() < 0.5;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10).
 SELECT nextval('free_seq') FROM generate_series(1, 20000);
 --> refused 0A000: one statement takes at most 10000 values
--->   hint: take them in several statements
+-->   hint: Take them in several statements.
 SELECT nextval('free_seq') FROM generate_series(3, 1);
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10).
 SELECT CASE WHEN true THEN nextval('free_seq') END;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10).
 SELECT currval('free_seq') FROM notes;
 --> refused 0A000: currval() of the sequence free_seq is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: read it in a statement of its own, and pass the value: SELECT currval('free_seq')
+-->   hint: Read it in a statement of its own, and pass the value: SELECT currval('free_seq').
 SELECT nextval($1);
 --> refused 0A000: the name of a sequence has to be a literal: the router has to know which one it is
--->   hint: write nextval('name')
+-->   hint: Write nextval('name').
 SELECT * FROM cleave.next_id();
 --> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10).
 SELECT (SELECT cleave.next_id());
 --> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10).
 
 -- columns that are left out
 INSERT INTO bills (tenant) VALUES (5);
@@ -155,7 +155,7 @@ INSERT INTO bills (tenant, id) VALUES (cleave.next_id(), lastval());
 -->   simple: INSERT INTO bills (tenant, id, "nr") VALUES ('100'::bigint, '101'::bigint, '102'::bigint)
 INSERT INTO bills DEFAULT VALUES;
 --> refused 0A000: INSERT into bills gives no value for its shard key column tenant
--->   hint: name the column tenant in the INSERT and give its value
+-->   hint: Name the column tenant in the INSERT and give its value.
 INSERT INTO bills (tenant, note) SELECT tenant_id, note FROM orders WHERE tenant_id = 5;
 --> several shards [INSERT]
 -->   operation: insert
@@ -181,13 +181,13 @@ INSERT INTO orders (tenant_id, id) SELECT tenant, nextval('public.free_seq'::reg
 -->   why: the rows have different shard keys
 INSERT INTO orders (id, tenant_id, note) SELECT nextval('free_seq'), b.tenant, b.note FROM bills b GROUP BY 2, 3;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10).
 INSERT INTO orders (id, tenant_id) SELECT nextval('free_seq') + 1, tenant FROM bills;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10).
 WITH b AS (INSERT INTO orders (id, tenant_id) SELECT nextval('free_seq'), tenant FROM bills RETURNING *) SELECT count(*) FROM b;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10).
 WITH d AS (DELETE FROM orders WHERE qty = 1 RETURNING *) INSERT INTO bills (id, tenant) SELECT nextval('free_seq'), tenant_id FROM d;
 --> several shards [INSERT]
 -->   operation: insert
@@ -213,7 +213,7 @@ INSERT INTO bills (nr, tenant, id) SELECT nextval('free_seq'), o.* FROM orders o
 -->   why: the rows have different shard keys
 INSERT INTO orders (id, tenant_id) SELECT DISTINCT nextval('free_seq'), tenant FROM bills;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10).
 INSERT INTO bills (tenant, id, nr) SELECT tenant_id, id, 1 FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5), (5) [INSERT]
 INSERT INTO bills (tenant, id, note) VALUES (5, 1);
@@ -260,7 +260,7 @@ INSERT INTO users (id, name) OVERRIDING USER VALUE VALUES (5, 'a');
 -->   simple: INSERT INTO users (id, name) OVERRIDING SYSTEM VALUE VALUES ('100'::bigint, 'a')
 INSERT INTO users (id, name) OVERRIDING USER VALUE VALUES ($1, 'a');
 --> refused 0A000: OVERRIDING USER VALUE ignores the value given for column id, which is a parameter
--->   hint: leave the column out
+-->   hint: Leave the column out.
 INSERT INTO tickets (id, name) VALUES (5, 'a');
 --> one shard shard-0, key (5) [INSERT]
 INSERT INTO tickets (id, name) OVERRIDING USER VALUE VALUES (5, 'a');
@@ -303,13 +303,13 @@ UPDATE users SET id = 5 WHERE id = 6;
 --> refused 428C9: column "id" can only be updated to DEFAULT
 UPDATE bills SET (nr, note) = (DEFAULT, 'x') WHERE tenant = 5;
 --> refused 0A000: column nr gets its values from the router, and SET ... = DEFAULT would need one for each row
--->   hint: give the value
+-->   hint: Give the value.
 UPDATE bills SET nr = DEFAULT WHERE tenant = 5;
 --> refused 0A000: column nr gets its values from the router, and SET ... = DEFAULT would need one for each row
--->   hint: give the value
+-->   hint: Give the value.
 UPDATE bills SET nr = cleave.next_id() WHERE tenant = 5;
 --> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
--->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
+-->   hint: Take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10).
 EXPLAIN (ROUTE) INSERT INTO users (name) VALUES ('a');
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: one shard
@@ -320,12 +320,12 @@ EXPLAIN (ROUTE) INSERT INTO users (name) VALUES ('a');
 -->   | text: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ('a', $1::bigint)
 MERGE INTO bills b USING orders o ON b.tenant = o.tenant_id AND o.tenant_id = 5 WHEN NOT MATCHED THEN INSERT (tenant) VALUES (5);
 --> refused 0A000: the router makes the values of column id, and does not see the rows that MERGE inserts
--->   hint: let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT
+-->   hint: Let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT.
 
 -- definitions
 CREATE TABLE t (a bigint, b serial, c BIGSERIAL UNIQUE, PRIMARY KEY (a, b)) WITH (cleave.shard_key = 'a');
 --> refused 0A000: UNIQUE (c) of table t does not include the shard key column a, so two shards could hold equal rows
--->   hint: add a to it
+-->   hint: Add a to it.
 CREATE TABLE t (a bigserial PRIMARY KEY, b text) WITH (cleave.shard_key = 'a');
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true}, create public.t_a_seq bigint first 1 start 1 by 1 in 1..9223372036854775807 cache 0 cycle false of t.a [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint PRIMARY KEY NOT NULL DEFAULT cleave_internal.nextval('public.t_a_seq'), b text)
@@ -342,10 +342,10 @@ CREATE TABLE t (a bigint DEFAULT cleave.next_id(), b uuid DEFAULT uuidv7(), c bi
 -->   text: CREATE TABLE t (a bigint DEFAULT cleave_internal.next_id() NOT NULL, b uuid DEFAULT cleave_internal.uuidv7(), c bigint DEFAULT cleave_internal.nextval('public.free_seq'))
 CREATE TABLE t (a bigint, b bigint DEFAULT nextval('own_seq')) WITH (cleave.shard_key = 'a');
 --> refused 0A000: the default calls nextval() of a sequence that is not the cluster's: each shard would count by itself
--->   hint: make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone
+-->   hint: Make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone.
 CREATE TABLE t (a bigint, b text DEFAULT 'A' || nextval('free_seq')) WITH (cleave.shard_key = 'a');
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, which does not see where views, defaults and conditions are
--->   hint: a column's default can be nextval('free_seq') by itself
+-->   hint: A column's default can be nextval('free_seq') by itself.
 CREATE TABLE t (a serial PRIMARY KEY, b bigint GENERATED ALWAYS AS IDENTITY);
 --> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 CREATE TABLE t (a bigint DEFAULT nextval('free_seq'), b bigint DEFAULT cleave.nextval('public.free_seq', 'always'));
@@ -370,7 +370,7 @@ ALTER TABLE users ALTER COLUMN id SET GENERATED BY DEFAULT SET MAXVALUE 9 SET CY
 -->   text: ALTER TABLE users ALTER COLUMN id SET DEFAULT cleave_internal.nextval('public.users_id_seq', 'by default')
 ALTER TABLE users ALTER COLUMN id SET INCREMENT 2, ALTER COLUMN id RESTART;
 --> refused 0A000: changes of an identity column together with other changes of the table are not supported
--->   hint: use one ALTER TABLE for each
+-->   hint: Use one ALTER TABLE for each.
 ALTER TABLE orders ALTER COLUMN id SET CYCLE;
 --> refused 55000: column "id" of relation "orders" is not an identity column
 ALTER TABLE orders ALTER COLUMN nothing SET CYCLE;
@@ -404,7 +404,7 @@ CREATE SEQUENCE s START 1 START 2;
 --> refused 42601: conflicting or redundant options
 CREATE TEMP SEQUENCE s;
 --> refused 0A000: temporary objects other than tables and views are not supported: they live in one session of one shard
--->   hint: make one that lasts, and drop it afterwards
+-->   hint: Make one that lasts, and drop it afterwards.
 ALTER SEQUENCE free_seq RESTART WITH 1000 INCREMENT BY 10;
 --> schema change alter sequence, restart public.free_seq bigint first 1000 start 1 by 10 in 1..9223372036854775807 cache 0 cycle false, on the map only [ALTER SEQUENCE]
 ALTER SEQUENCE free_seq RESTART;
@@ -415,7 +415,7 @@ ALTER SEQUENCE free_seq RENAME TO other_seq;
 --> schema change alter sequence, alter public.other_seq bigint first 1 start 1 by 1 in 1..9223372036854775807 cache 0 cycle false, on the map only [ALTER SEQUENCE]
 ALTER SEQUENCE bills_id_seq RENAME TO other_seq;
 --> refused 0A000: the default of column id of table bills names the sequence bills_id_seq
--->   hint: drop that default first, and set it again with the new name
+-->   hint: Drop that default first, and set it again with the new name.
 ALTER SEQUENCE free_seq SET SCHEMA app;
 --> schema change alter sequence, alter app.free_seq bigint first 1 start 1 by 1 in 1..9223372036854775807 cache 0 cycle false, on the map only [ALTER SEQUENCE]
 ALTER SEQUENCE own_seq RESTART;

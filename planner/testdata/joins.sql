@@ -191,7 +191,7 @@ SELECT * FROM orders o JOIN notes n ON n.id = o.id WHERE o.tenant_id = 5;
 -->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders o JOIN pg_class c ON true WHERE o.tenant_id = 5;
 --> refused 0A000: the catalogue table pg_catalog.pg_class is read beside rows of several shards
--->   hint: read the catalogue in a statement of its own
+-->   hint: Read the catalogue in a statement of its own.
 SELECT * FROM orders o JOIN nosuch n ON true WHERE o.tenant_id = 5;
 --> refused 42P01: relation "nosuch" does not exist at 29
 -->   hint: SELECT * FROM cleave.tables shows the tables; create new ones through the router

@@ -133,36 +133,36 @@ SELECT tableoid = 'orders'::regclass, 'note'::regtype, pg_typeof(note), $1::regc
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT tableoid FROM orders WHERE tenant_id = 5;
 --> refused 0A000: tableoid in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT note FROM orders WHERE tenant_id = 5 AND tableoid = 16400;
 --> refused 0A000: tableoid in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT tableoid::text FROM orders WHERE tenant_id = 5;
 --> refused 0A000: tableoid in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT 'orders'::regclass::oid FROM orders WHERE tenant_id = 5;
 --> refused 0A000: an object's OID in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT pg_typeof(note)::int, note FROM orders WHERE tenant_id = 5;
 --> refused 0A000: an object's OID in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT to_regclass('orders')::int8 FROM orders;
 --> refused 0A000: an object's OID in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT '16400'::regclass FROM orders WHERE tenant_id = 5;
 --> refused 0A000: a number as regclass in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT id FROM orders WHERE tenant_id = 5 AND tableoid::regclass = 16400;
 --> refused 0A000: an object compared with a number in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT id FROM orders WHERE tenant_id = 5 AND pg_typeof(note) = $1;
 --> refused 0A000: an object compared with a number in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT id FROM orders WHERE tenant_id = 5 AND pg_typeof(note) IN ('text'::regtype, pg_typeof(qty)) AND 'pg_class'::regclass <> to_regclass(note);
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 UPDATE orders SET qty = tableoid::int8 WHERE tenant_id = 5;
 --> refused 0A000: tableoid in a statement on the table orders: the OIDs of tables and types differ between shards
--->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+-->   hint: Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own.
 SELECT 'orders'::regclass::oid, 16400::regtype;
 --> default shard [SELECT, read only, rows]
 SELECT * FROM orders TABLESAMPLE BERNOULLI (50) WHERE tenant_id = 5;

@@ -21,10 +21,10 @@ ROLLBACK TO a;
 --> transaction {Op:rollback to Name:a Chain:false ReadOnly:false Session:false Setting:false Local:false} [ROLLBACK, read only]
 PREPARE TRANSACTION 'x';
 --> refused 0A000: two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported
--->   hint: use COMMIT
+-->   hint: Use COMMIT.
 COMMIT PREPARED 'x';
 --> refused 0A000: two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported
--->   hint: use COMMIT
+-->   hint: Use COMMIT.
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 --> transaction {Op:set Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [SET, read only]
 SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY;
@@ -52,22 +52,22 @@ SET enable_seqscan = off;
 --> session setting {Op:set Name:enable_seqscan Local:false Value:'off' What:} [SET, read only]
 SET seed TO 0.5;
 --> refused 0A000: SET seed is not supported: it would seed random() in one session of one shard only
--->   hint: make the numbers in the client
+-->   hint: Make the numbers in the client.
 SET DateStyle TO DEFAULT;
 --> session setting {Op:set Name:datestyle Local:false Value: What:} [SET, read only]
 SET ROLE bob;
 --> session setting {Op:set Name:role Local:false Value:'bob' What:} [SET, read only]
 SET SESSION AUTHORIZATION bob;
 --> refused 0A000: SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own
--->   hint: SET ROLE changes the current user
+-->   hint: SET ROLE changes the current user.
 SET standard_conforming_strings = off;
 --> refused 0A000: standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards
--->   hint: write E'...' where a backslash is to escape
+-->   hint: Write E'...' where a backslash is to escape.
 SET standard_conforming_strings = on;
 --> session setting {Op:set Name:standard_conforming_strings Local:false Value:'on' What:} [SET, read only]
 SET transform_null_equals = on;
 --> refused 0A000: transform_null_equals = on is not supported
--->   hint: write IS NULL
+-->   hint: Write IS NULL.
 SET session_replication_role = replica;
 --> refused 42501: session_replication_role cannot be changed through the router: it would switch off the shards' guards
 SET cleave.guard_epoch = 5;
@@ -97,7 +97,7 @@ SELECT pg_catalog.set_config('work_mem', '1MB', true);
 -->   sets "work_mem" to "1MB", local "true"
 SELECT set_config('standard_conforming_strings', 'off', false);
 --> refused 0A000: standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards
--->   hint: write E'...' where a backslash is to escape
+-->   hint: Write E'...' where a backslash is to escape.
 SELECT set_config('a.b', $1, false);
 --> session setting {Op:set_config Name: Local:false Value: What:} [SELECT, read only, rows]
 -->   sets "a.b" to $1, local "false"
@@ -122,13 +122,13 @@ SELECT set_config('a.b', current_setting('a.c') || 'x', $1);
 -->   sets "a.b" to what a shard computes, local $1
 SELECT set_config('a.b', $1, $1);
 --> refused 0A000: a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported
--->   hint: give it as a parameter of its own
+-->   hint: Give it as a parameter of its own.
 SELECT set_config($1 || 'x', 'y', true);
 --> refused 0A000: set_config() of a name that is computed is not supported: the router has to know the setting
--->   hint: give the name as a literal or a parameter
+-->   hint: Give the name as a literal or a parameter.
 SELECT set_config('a.b', 'y', NOT true);
 --> refused 0A000: set_config() whose third argument is computed is not supported: the router has to know how long the setting holds
--->   hint: give true or false, or a parameter
+-->   hint: Give true or false, or a parameter.
 SELECT set_config('session_replication_role', 'replica', true), 1;
 --> refused 42501: session_replication_role cannot be changed through the router: it would switch off the shards' guards
 WITH t AS (SELECT set_config('session_replication_role', 'replica', true)) SELECT 1 FROM t;
@@ -138,30 +138,30 @@ WITH t AS (SELECT set_config('lock_timeout', '1000', true)) SELECT pg_advisory_l
 -->   sets "lock_timeout" to "1000", local "true"
 SELECT set_config('a.b', note, true) FROM orders;
 --> refused 0A000: set_config() in a statement over several shards is not supported
--->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+-->   hint: Run SELECT set_config('name', 'value', false) by itself, or SET.
 SELECT set_config('a.b', 'x', true) FROM orders WHERE tenant_id IN (1, 2, 3, 4, 5, 6, 7);
---> several keys, but set_config() in a statement over several shards is not supported (SQLSTATE 0A000, refusal CLV-0229); hint: SELECT set_config('name', 'value', false) by itself, or SET
+--> several keys, but set_config() in a statement over several shards is not supported (SQLSTATE 0A000, refusal CLV-0229); hint: Run SELECT set_config('name', 'value', false) by itself, or SET.
 SELECT set_config('a.b', 'x', true), nextval('numbers');
 --> default shard [SELECT, rows]
 -->   sets "a.b" to "x", local "true"
 EXPLAIN ANALYZE SELECT set_config('a.b', 'x', true) FROM pg_class;
 --> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
--->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+-->   hint: Run SELECT set_config('name', 'value', false) by itself, or SET.
 DECLARE c CURSOR FOR SELECT set_config('a.b', 'x', true);
 --> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
--->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+-->   hint: Run SELECT set_config('name', 'value', false) by itself, or SET.
 COPY (SELECT set_config('a.b', 'x', true)) TO STDOUT;
 --> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
--->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+-->   hint: Run SELECT set_config('name', 'value', false) by itself, or SET.
 CREATE TABLE as_set AS SELECT set_config('a.b', 'x', true);
 --> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
--->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+-->   hint: Run SELECT set_config('name', 'value', false) by itself, or SET.
 SELECT set_config('a.b', 'x', true) INTO TEMP as_set;
 --> refused 0A000: set_config() in such a statement is not supported: the router carries out a part of it
--->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+-->   hint: Run SELECT set_config('name', 'value', false) by itself, or SET.
 CREATE VIEW as_set AS SELECT set_config('a.b', 'x', true);
 --> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
--->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+-->   hint: Run SELECT set_config('name', 'value', false) by itself, or SET.
 -- Prepared statements of SQL.
 PREPARE p AS SELECT * FROM orders WHERE tenant_id = $1;
 --> prepare {Name:p Text:SELECT * FROM orders WHERE tenant_id = $1 OIDs:[] Types:[] Args:[] At:[] Explain:} [PREPARE, read only]
@@ -200,7 +200,7 @@ UNLISTEN *;
 --> notifications [UNLISTEN, read only]
 LOCK TABLE orders;
 --> refused 0A000: LOCK TABLE on a sharded or reference table would lock it on one shard only
--->   hint: lock the rows that you need with SELECT ... FOR UPDATE
+-->   hint: Lock the rows that you need with SELECT ... FOR UPDATE.
 LOCK TABLE notes IN SHARE MODE;
 --> default shard [LOCK TABLE]
 VACUUM;
@@ -217,27 +217,27 @@ DO $$ BEGIN END $$;
 --> default shard [DO]
 CALL p();
 --> refused 0A000: CALL of a procedure that is not known to read and write no table is not supported yet
--->   hint: run its statements one by one
+-->   hint: Run its statements one by one.
 CREATE VIEW v AS SELECT 1;
 --> schema change create view, all shards [CREATE VIEW]
 CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';
 --> schema change create function, all shards [CREATE FUNCTION]
 CREATE TRIGGER t BEFORE INSERT ON orders EXECUTE FUNCTION f();
 --> refused 0A000: a trigger that calls f() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have
--->   hint: create the function through the router, in SQL or PL/pgSQL, without naming tables in it
+-->   hint: Create the function through the router, in SQL or PL/pgSQL, without naming tables in it.
 CREATE EXTENSION x;
 --> schema change create extension, all shards [CREATE EXTENSION]
 CREATE ROLE r;
 --> refused 0A000: a role without LOGIN is not supported: the cluster has users only
--->   hint: CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER
+-->   hint: Run CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER.
 GRANT SELECT ON orders TO bob;
 --> schema change grant, all shards [GRANT]
 CREATE DATABASE d;
 --> refused 0A000: creating or changing databases is not supported yet
--->   hint: the cluster is one database; cleave shard add brings another shard
+-->   hint: The cluster is one database; cleave shard add brings another shard.
 ALTER SYSTEM SET x = 1;
 --> refused 0A000: changing a server is not supported yet
--->   hint: run it on each shard directly
+-->   hint: Run it on each shard directly.
 SET CONSTRAINTS ALL DEFERRED;
 --> transaction {Op:constraints Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [SET CONSTRAINTS, read only]
 COPY orders FROM STDIN;
@@ -281,10 +281,10 @@ SELECT 'abc;
 --> refused 42601: unterminated quoted string at or near "'abc" at 8
 SELECT setseed(0.5);
 --> refused 0A000: setseed() would seed random() in one session of one shard only
--->   hint: make the numbers in the client
+-->   hint: Make the numbers in the client.
 SET SESSION seed = 0.5;
 --> refused 0A000: SET seed is not supported: it would seed random() in one session of one shard only
--->   hint: make the numbers in the client
+-->   hint: Make the numbers in the client.
 UPDATE pg_settings SET setting = 'off' WHERE name = 'standard_conforming_strings';
 --> refused 42501: permission denied: "pg_settings" is a system catalog
 -->   hint: SET changes a setting
@@ -351,10 +351,10 @@ DROP ROLE IF EXISTS bob, ann;
 -->   text: DROP ROLE
 GRANT bob TO ann;
 --> refused 0A000: granting roles is not supported: a user of the cluster is in no group
--->   hint: cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly
+-->   hint: Run cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly.
 ALTER ROLE bob SET work_mem = '1MB';
 --> refused 0A000: settings of a role are not supported
--->   hint: SET them at the beginning of the session, or in the client's options
+-->   hint: Set them at the beginning of the session, or in the client's options.
 ALTER ROLE bob VALID UNTIL '2030-01-01';
 --> refused 0A000: VALID UNTIL is not supported for users of the cluster
--->   hint: the cluster's users have a name, a password and a role (cleave user --help)
+-->   hint: The cluster's users have a name, a password and a role (cleave user --help).

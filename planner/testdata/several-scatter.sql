@@ -316,7 +316,7 @@ SELECT * FROM orders WHERE qty > 3 FOR UPDATE;
 -->   shard text: SELECT * FROM orders WHERE qty > 3 FOR UPDATE
 SELECT o.id FROM orders o JOIN small s ON s.id = o.id WHERE o.tenant_id = 5 FOR UPDATE;
 --> refused 0A000: rows of the reference table small are locked FOR UPDATE on every shard, which a statement on sharded tables cannot do
--->   hint: lock those of the sharded table alone: FOR UPDATE OF o; if rows of small have to be locked as well, then in a statement of its own before
+-->   hint: Lock those of the sharded table alone: FOR UPDATE OF o; if rows of small have to be locked as well, then in a statement of its own before.
 SELECT o.id FROM orders o, (SELECT id FROM small) s WHERE s.id = o.id FOR SHARE;
 --> several shards [SELECT, rows]
 -->   operation: scatter
@@ -331,10 +331,10 @@ SELECT o.id FROM orders o JOIN small s ON s.id = o.id FOR UPDATE OF o FOR KEY SH
 -->   shard text: SELECT o.id FROM orders o JOIN small s ON s.id = o.id FOR UPDATE OF o FOR KEY SHARE OF s
 SELECT o.id FROM orders o JOIN small s ON s.id = o.id WHERE o.tenant_id = 5 FOR NO KEY UPDATE OF s;
 --> refused 0A000: rows of the reference table small are locked FOR NO KEY UPDATE on every shard, which a statement on sharded tables cannot do
--->   hint: lock the rows of small in a statement of its own; here FOR SHARE and FOR KEY SHARE of them are taken
+-->   hint: Lock the rows of small in a statement of its own; here FOR SHARE and FOR KEY SHARE of them are taken.
 SELECT * FROM orders ORDER BY id LIMIT 1 FOR UPDATE;
 --> refused 0A000: SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns
--->   hint: add the shard key to the WHERE clause, or leave out LIMIT
+-->   hint: Add the shard key to the WHERE clause, or leave out LIMIT.
 -- Fewer shards.
 SELECT * FROM orders WHERE tenant_id IN (1, 2, 3) ORDER BY id;
 --> several shards [SELECT, read only, rows]
@@ -364,7 +364,7 @@ SELECT id, current_date FROM orders ORDER BY current_timestamp(2);
 -- Not alike on every shard.
 SELECT ctid FROM orders;
 --> refused 0A000: the system column ctid has no meaning for rows of several shards
--->   hint: name the rows by their key
+-->   hint: Name the rows by their key.
 SELECT id, current_database() FROM orders;
 --> several shards [SELECT, read only, rows]
 -->   text: SELECT id, (SELECT CAST('cleave' AS pg_catalog.name) AS current_database) FROM orders

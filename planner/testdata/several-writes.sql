@@ -17,7 +17,7 @@ INSERT INTO orders AS o (tenant_id, id) VALUES (1, 1), (2, 2) ON CONFLICT (tenan
 -->   why: the rows have different shard keys
 INSERT INTO orders (tenant_id, id) VALUES (1, 1), (2, 2) ON CONFLICT (tenant_id, id) DO UPDATE SET tenant_id = 3;
 --> refused 0A000: ON CONFLICT DO UPDATE cannot change the shard key column tenant_id of table orders
--->   hint: delete the row and insert it with the new key
+-->   hint: Delete the row and insert it with the new key.
 INSERT INTO orders (tenant_id, id) VALUES (1, 1), (2 + 2, 2), (length('abc'), 3);
 --> several shards [INSERT]
 -->   operation: insert
@@ -43,7 +43,7 @@ INSERT INTO orders (tenant_id, id, note) VALUES (1, 1, now()::text), (2, 2, CURR
 -->   why: the rows have different shard keys
 INSERT INTO orders (tenant_id, id) VALUES (1, 1), (DEFAULT, 2);
 --> refused 0A000: the shard key column tenant_id of table orders gets its default on a shard, so its shard is not known before it runs
--->   hint: give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()
+-->   hint: Give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id().
 INSERT INTO orders (tenant_id, id) VALUES (1, 1), (NULL, 2);
 --> refused 23502: null value in column "tenant_id" of relation "orders" violates not-null constraint
 INSERT INTO people VALUES (lower('X'), upper('y'), 1 + 1);
@@ -308,7 +308,7 @@ WITH d AS (DELETE FROM orders RETURNING *) INSERT INTO items SELECT tenant_id, i
 -->   why: the rows have different shard keys
 DELETE FROM orders WHERE ctid = '(0,1)';
 --> refused 0A000: the system column ctid has no meaning for rows of several shards
--->   hint: name the rows by their key
+-->   hint: Name the rows by their key.
 DELETE FROM orders WHERE id IN (SELECT id FROM notes);
 --> several shards [DELETE]
 -->   operation: modify
@@ -364,7 +364,7 @@ UPDATE orders SET tenant_id = tenant_id + 1, note = DEFAULT WHERE id = $1 RETURN
 -->   why: rows of several shards change
 UPDATE orders SET tenant_id = random();
 --> refused 0A000: the new value of the shard key column tenant_id is computed by a volatile function
--->   hint: compute the value first and pass it as a parameter
+-->   hint: Compute the value first and pass it as a parameter.
 UPDATE orders o SET tenant_id = i.order_id FROM items i WHERE i.tenant_id = o.tenant_id;
 --> several shards [UPDATE]
 -->   operation: modify
@@ -405,7 +405,7 @@ UPDATE small SET label = 'x' WHERE id = 3 RETURNING label;
 -->   why: every shard has the table's rows
 UPDATE small SET label = random()::text;
 --> refused 0A000: a volatile function in a statement that changes the reference table small could give another value on each shard
--->   hint: compute the value first and pass it as a parameter
+-->   hint: Compute the value first and pass it as a parameter.
 DELETE FROM small WHERE id IN (SELECT id FROM orders);
 --> several shards [DELETE]
 -->   operation: modify
@@ -454,13 +454,13 @@ WITH s AS (SELECT order_id FROM items LIMIT 3) MERGE INTO orders o USING s ON o.
 -->   why: rows of several shards change
 WITH s AS (SELECT order_id FROM items LIMIT 3) MERGE INTO orders o USING s ON o.tenant_id = s.order_id WHEN MATCHED AND o.id IN (SELECT order_id FROM s) THEN DELETE;
 --> refused 0A000: MERGE into orders concerns several shards, and a WITH query is read beside its source
--->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+-->   hint: Use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key.
 MERGE INTO orders o USING unnest($1::bigint[]) u(k) ON o.tenant_id = k WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (u.k + 1, 1);
 --> refused 0A000: MERGE into orders concerns several shards, and it inserts rows whose shard key is not that of the source's row
--->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+-->   hint: Use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key.
 MERGE INTO orders o USING unnest($1::bigint[]) u(k) ON o.tenant_id = k OR o.id = 1 WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (u.k, 1);
 --> refused 0A000: MERGE into orders concerns several shards, and ON does not join the shard key with columns of the source
--->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+-->   hint: Use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key.
 MERGE INTO orders o USING unnest($1::bigint[]) u(k) ON o.tenant_id > k WHEN MATCHED THEN UPDATE SET note = 'x';
 --> several shards [MERGE]
 -->   operation: modify
@@ -520,15 +520,15 @@ WITH old AS (SELECT tenant_id FROM items WHERE n > 5), gone AS (DELETE FROM orde
 
 WITH gone AS (DELETE FROM orders RETURNING id) SELECT count(*) FROM gone, orders;
 --> refused 0A000: table orders is changed by a WITH query and named again in a statement over several shards, where the rest could see the change
--->   hint: run the WITH query as a statement of its own, in one transaction
+-->   hint: Run the WITH query as a statement of its own, in one transaction.
 
 WITH a AS (DELETE FROM orders RETURNING id), b AS (DELETE FROM items i USING a WHERE a.id = i.id) SELECT 1;
 --> refused 0A000: a WITH query that changes rows reads what another one returned, in a statement over several shards
--->   hint: run the first one as a statement of its own, in one transaction
+-->   hint: Run the first one as a statement of its own, in one transaction.
 
 WITH a AS (UPDATE orders SET qty = 1 RETURNING id), b AS (DELETE FROM orders) SELECT * FROM a;
 --> refused 0A000: table orders is changed by a WITH query and named again in a statement over several shards, where the rest could see the change
--->   hint: run the WITH query as a statement of its own, in one transaction
+-->   hint: Run the WITH query as a statement of its own, in one transaction.
 UPDATE events SET day = at AT TIME ZONE 'UTC';
 --> several shards [UPDATE]
 -->   operation: modify

@@ -18,10 +18,10 @@ INSERT INTO note_bodies VALUES ('x');
 --> default shard [INSERT]
 UPDATE big_orders SET note = 'x' WHERE tenant_id = 5;
 --> refused 0A000: writing through the view big_orders, which is over a sharded or reference table, is not supported
--->   hint: write to the table itself
+-->   hint: Write to the table itself.
 SELECT * FROM ONLY bigger WHERE t = 5;
 --> refused 0A000: ONLY before the view public.bigger is not supported
--->   hint: leave ONLY out: a view has no children
+-->   hint: Leave ONLY out: a view has no children.
 CREATE VIEW v AS SELECT * FROM big_orders;
 --> schema change create view, all shards [CREATE VIEW]
 CREATE VIEW v AS SELECT * FROM note_bodies;
@@ -33,10 +33,10 @@ CREATE OR REPLACE VIEW bigger AS SELECT * FROM notes;
 -->   elsewhere: DROP VIEW IF EXISTS "public"."bigger"
 CREATE VIEW v AS SELECT * FROM cleave.tables;
 --> refused 0A000: table cleave.tables is answered by the router and cannot be in a view
--->   hint: read it in a statement of its own
+-->   hint: Read it in a statement of its own.
 CREATE VIEW v AS SELECT nextval('free_seq');
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, which does not see where views, defaults and conditions are
--->   hint: a column's default can be nextval('free_seq') by itself
+-->   hint: A column's default can be nextval('free_seq') by itself.
 ALTER VIEW bigger RENAME TO biggest;
 --> schema change alter view, all shards [ALTER VIEW]
 ALTER TABLE note_bodies RENAME TO bodies;
@@ -50,7 +50,7 @@ GRANT SELECT ON big_orders TO app;
 --> schema change grant, all shards [GRANT]
 CREATE MATERIALIZED VIEW m AS SELECT * FROM orders;
 --> refused 0A000: a materialized view over sharded or reference tables is not supported
--->   hint: use a view, or create a table and INSERT ... SELECT into it
+-->   hint: Use a view, or create a table and INSERT ... SELECT into it.
 -- Functions that read no table, and triggers that call them.
 SELECT shout(note) FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
@@ -60,7 +60,7 @@ CREATE TRIGGER t BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION touch();
 --> schema change create trigger, all shards, alters [{public orders}] [CREATE TRIGGER]
 CREATE TRIGGER t BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION other();
 --> refused 0A000: a trigger that calls other() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have
--->   hint: create the function through the router, in SQL or PL/pgSQL, without naming tables in it
+-->   hint: Create the function through the router, in SQL or PL/pgSQL, without naming tables in it.
 CREATE TRIGGER "~~" BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION touch();
 --> refused 42501: trigger name "~~" is reserved: the shards' guards have to fire last
 -->   hint: choose a name that begins with a letter
@@ -68,11 +68,11 @@ DROP TRIGGER "~cleave_guard" ON orders;
 --> refused 42501: trigger "~cleave_guard" belongs to the router: it is the table's guard
 CREATE FUNCTION lower(a int) RETURNS int LANGUAGE sql AS 'SELECT a';
 --> refused 0A000: a function with the name of one of PostgreSQL's own (lower) is not supported unless it is IMMUTABLE: the router could not tell their calls apart
--->   hint: give it another name
+-->   hint: Give it another name.
 
 CREATE FUNCTION count(bigint) RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT $1 * 2';
 --> refused 0A000: a function with the name of one of PostgreSQL's own aggregates or window functions (count) is not supported: the router could not tell their calls apart
--->   hint: give it another name
+-->   hint: Give it another name.
 CREATE FUNCTION f(a int) RETURNS int LANGUAGE sql AS 'SELECT a';
 --> schema change create function, all shards [CREATE FUNCTION]
 SELECT b FROM big_orders b;

@@ -16,13 +16,13 @@ INSERT INTO orders (tenant_id, id) VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)
 -->   why: the rows have different shard keys
 INSERT INTO orders (id) VALUES (1);
 --> refused 0A000: INSERT into orders gives no value for its shard key column tenant_id
--->   hint: name the column tenant_id in the INSERT and give its value
+-->   hint: Name the column tenant_id in the INSERT and give its value.
 INSERT INTO orders DEFAULT VALUES;
 --> refused 0A000: INSERT ... DEFAULT VALUES gives no value for the shard key of orders
--->   hint: name the shard key column tenant_id and its value
+-->   hint: Name the shard key column tenant_id and its value.
 INSERT INTO orders (tenant_id, id) VALUES (DEFAULT, 1);
 --> refused 0A000: the shard key column tenant_id of table orders gets its default on a shard, so its shard is not known before it runs
--->   hint: give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()
+-->   hint: Give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id().
 INSERT INTO orders (tenant_id, id) VALUES (NULL, 1);
 --> refused 23502: null value in column "tenant_id" of relation "orders" violates not-null constraint
 INSERT INTO orders (tenant_id, id) VALUES (2 + 3, 1);
@@ -69,7 +69,7 @@ INSERT INTO orders (tenant_id, id) VALUES (5, (SELECT max(id) FROM items));
 -->   why: the rows have different shard keys
 INSERT INTO orders (tenant_id, id) VALUES (5, nextval('s'));
 --> refused 0A000: nextval() in a statement on the sharded table orders would count on each shard by itself
--->   hint: get the value in a statement of its own: SELECT nextval(...)
+-->   hint: Get the value in a statement of its own: SELECT nextval(...).
 INSERT INTO orders AS o (tenant_id, id) VALUES (5, 1) ON CONFLICT (tenant_id, id) DO UPDATE SET note = excluded.note WHERE o.id = 1;
 --> one shard shard-0, key (5) [INSERT]
 INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT DO NOTHING;
@@ -80,16 +80,16 @@ INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (id, tenant_id) DO 
 --> one shard shard-0, key (5) [INSERT]
 INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (tenant_id, id) DO UPDATE SET tenant_id = excluded.id;
 --> refused 0A000: ON CONFLICT DO UPDATE cannot change the shard key column tenant_id of table orders
--->   hint: delete the row and insert it with the new key
+-->   hint: Delete the row and insert it with the new key.
 INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (tenant_id, id) DO UPDATE SET (tenant_id, note) = (excluded.tenant_id, excluded.note);
 --> refused 0A000: ON CONFLICT DO UPDATE cannot change the shard key column tenant_id of table orders
--->   hint: delete the row and insert it with the new key
+-->   hint: Delete the row and insert it with the new key.
 INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT ON CONSTRAINT orders_pkey DO UPDATE SET tenant_id = excluded.tenant_id;
 --> refused 0A000: ON CONFLICT DO UPDATE cannot change the shard key column tenant_id of table orders
--->   hint: delete the row and insert it with the new key
+-->   hint: Delete the row and insert it with the new key.
 INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (id) DO UPDATE SET tenant_id = excluded.tenant_id;
 --> refused 0A000: ON CONFLICT DO UPDATE cannot change the shard key column tenant_id of table orders
--->   hint: delete the row and insert it with the new key
+-->   hint: Delete the row and insert it with the new key.
 INSERT INTO orders (tenant_id, id) SELECT tenant_id, id FROM items WHERE tenant_id = 5;
 --> one shard shard-0, key (5), (5) [INSERT]
 INSERT INTO orders (tenant_id, id) SELECT 5, id FROM items WHERE tenant_id = 5;
@@ -124,14 +124,14 @@ INSERT INTO orders (tenant_id, id) SELECT tenant_id, id FROM items WHERE tenant_
 --> one shard shard-0, key (5), (5), (5) [INSERT]
 INSERT INTO orders (tenant_id, id) VALUES (5, 1) RETURNING (SELECT count(*) FROM items);
 --> refused 0A000: an INSERT of rows for several shards cannot read table items in WITH, ON CONFLICT or RETURNING
--->   hint: read it in a statement of its own
+-->   hint: Read it in a statement of its own.
 INSERT INTO visits VALUES ('eu', 5, 'home');
 --> one shard shard-0, key ('eu', 5) [INSERT]
 INSERT INTO visits VALUES ('eu', $1, 'home');
 --> one shard, key ('eu', $1) [INSERT]
 INSERT INTO visits (region) VALUES ('eu');
 --> refused 0A000: INSERT into visits gives no value for its shard key column visitor
--->   hint: name the column visitor in the INSERT and give its value
+-->   hint: Name the column visitor in the INSERT and give its value.
 INSERT INTO notes SELECT id, note FROM orders WHERE tenant_id = 5;
 --> several shards [INSERT]
 -->   operation: modify
@@ -201,7 +201,7 @@ UPDATE orders SET note = s.label FROM small s WHERE s.id = orders.id AND tenant_
 --> one shard, key ($1) [UPDATE]
 UPDATE orders SET note = 'x' WHERE CURRENT OF c;
 --> refused 0A000: WHERE CURRENT OF is not supported
--->   hint: name the row by its key
+-->   hint: Name the row by its key.
 UPDATE small SET label = 'x';
 --> several shards [UPDATE]
 -->   operation: modify
@@ -254,10 +254,10 @@ MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.id = 
 -->   why: rows of several shards change
 MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.tenant_id = i.tenant_id WHEN MATCHED THEN UPDATE SET tenant_id = 6;
 --> refused 0A000: MERGE into orders concerns several shards, and it changes the shard key
--->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+-->   hint: Use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key.
 MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.tenant_id = i.tenant_id WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (i.id, 1);
 --> refused 0A000: MERGE into orders concerns several shards, and it inserts rows whose shard key is not that of the source's row
--->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+-->   hint: Use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key.
 MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.tenant_id = i.tenant_id WHEN NOT MATCHED BY SOURCE THEN DELETE;
 --> several shards [MERGE]
 -->   operation: modify

@@ -106,7 +106,7 @@ func (k *KeyReader) Read(rec []byte, resolved map[int]keyspace.Value) (known boo
 			}
 			if string(rec[from:end]) == k.p.Default {
 				return false, sqlstate.Refusal("CLV-0406", "the mark of DEFAULT stands for a value of the shard key column %s", k.p.Table.ShardKey[i]).
-					WithHint("give the value, or leave the column out if the router makes it")
+					WithHint("Give the value, or leave the column out if the router makes it.")
 			}
 		}
 		if done, known, err := k.is(i, value, resolved); done {

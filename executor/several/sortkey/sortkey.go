@@ -299,7 +299,7 @@ func textBytea(dst, v []byte) ([]byte, error) {
 }
 
 var errEscape = sqlstate.Refusal("CLV-0203", "rows over several shards cannot be sorted by a bytea in the old output format").
-	WithHint("SET bytea_output = 'hex'")
+	WithHint("Run SET bytea_output = 'hex'.")
 
 // appendNumeric appends a number of base-10000 digits: sign class, then for what
 // is not zero the weight and the digits, each one more than it is, 0 at the end.
@@ -506,4 +506,4 @@ func textTime(sep string) encoder {
 }
 
 var errStyle = sqlstate.Refusal("CLV-0204", "rows over several shards cannot be sorted by a date that is not printed in the ISO style").
-	WithHint("SET datestyle = 'ISO', or ask for binary results")
+	WithHint("Run SET datestyle = 'ISO', or ask for binary results.")

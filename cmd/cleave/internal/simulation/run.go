@@ -52,7 +52,7 @@ func (s *Run) keyTypes() ([]keyspace.Type, error) {
 	for _, c := range s.Facts {
 		if c.Refused != "" {
 			return nil, sqlstate.Refusal("CLV-1413", "column %s of type %s cannot be a shard key: %s", c.Name, c.Type, c.Refused).
-				WithHint("--advise compares the columns that can")
+				WithHint("--advise compares the columns that can.")
 		}
 		names = append(names, c.Type)
 	}
