@@ -310,6 +310,53 @@ func TestPinRace(t *testing.T) {
 	c.healthy()
 }
 
+// TestPinWaitsForMoves: a part of the keyspace changes its owner on the key's new shard at the moment when that is to take the
+// key. Its guards are set when that is over.
+func TestPinWaitsForMoves(t *testing.T) {
+	c := newCluster(t, 2)
+	ctx := context.Background()
+	c.ddl(createOrders)
+	home, to := c.owner("7"), "shard-0"
+	if home == to {
+		to = "shard-1"
+	}
+	part := shardmap.Part{Key: []string{"8"}}
+	edit := func(change func(*shardmap.State)) {
+		t.Helper()
+		snap := c.snap()
+		next := snap.State().Clone()
+		change(&next)
+		if _, err := c.dir.Update(ctx, shardmap.Change{Expect: snap.Version(), By: "test", Op: "test", Why: "test", Transit: "m"}, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := 0
+	c.ops.opts.step = func(step, _ string) error {
+		switch step {
+		case "old":
+			from, other := c.owner("8"), "shard-0"
+			if from == other {
+				other = "shard-1"
+			}
+			edit(func(s *shardmap.State) {
+				s.PutTransit("hash_bigint", shardmap.Transit{ID: "m", Part: part, From: from, To: other, Hold: shardmap.HoldNew})
+			})
+		case "again":
+			if again++; again == 2 {
+				edit(func(s *shardmap.State) { s.DropTransit("hash_bigint", "m") })
+			}
+		}
+		return nil
+	}
+	res, err := c.ops.Pin(ctx, PinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"7"}, Shard: to})
+	if err != nil || len(res.Warnings) > 0 || again < 2 {
+		t.Fatalf("%+v, %v, tried %d times again", res, err, again)
+	}
+	c.ops.opts.step = nil
+	c.query(to, "INSERT INTO orders VALUES (7, 1)")
+	c.healthy()
+}
+
 func TestPinWaitsForWriters(t *testing.T) {
 	c := newCluster(t, 2)
 	ctx := context.Background()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
@@ -509,13 +510,31 @@ func (o *Ops) relocateOnce(ctx context.Context, m Meta, v *move, edit func(*shar
 	return true, nil
 }
 
-// sync sets the guards of a shard from the map.
+const (
+	// syncMax is how long guards are tried to be set while parts of their keyspace change their owner: each takes a moment.
+	syncMax   = 15 * time.Second
+	syncPause = 50 * time.Millisecond
+)
+
+// sync sets the guards of a shard from the map. It waits for moves that are changing them.
 func (o *Ops) sync(ctx context.Context, opts schema.Options, ks, shard string, check func(context.Context, engine.Conn, []*shardmap.Table) error) error {
 	if shard == "" {
 		return nil
 	}
-	_, err := schema.SyncGuards(ctx, opts, ks, shard, nil, check)
-	return err
+	for end := time.Now().Add(syncMax); ; {
+		_, err := schema.SyncGuards(ctx, opts, ks, shard, nil, check)
+		if sqlstate.CodeOf(err) != sqlstate.SerializationFailure || time.Now().After(end) {
+			return err
+		}
+		if err := o.step("again", shard); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(syncPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // takeBack undoes a move whose key got rows on the old owner meanwhile.

@@ -583,16 +583,17 @@ func Moving(snap *shardmap.Snapshot, ks, shard string) bool {
 // sameGuards reports whether what a shard's guards let through is the same in two maps, and
 // no move is about to change it.
 func sameGuards(a, b *shardmap.Snapshot, shard string) bool {
-	if a.Version() == b.Version() {
-		return true
-	}
 	for i := range b.State().Keyspaces {
-		ks := b.State().Keyspaces[i].Name
-		if Moving(b, ks, shard) || !reflect.DeepEqual(guarded(a, ks, shard), guarded(b, ks, shard)) {
+		if !sameGuardsOf(a, b, b.State().Keyspaces[i].Name, shard) {
 			return false
 		}
 	}
 	return true
+}
+
+// sameGuardsOf is sameGuards of the tables of one keyspace.
+func sameGuardsOf(a, b *shardmap.Snapshot, ks, shard string) bool {
+	return a.Version() == b.Version() || !Moving(b, ks, shard) && reflect.DeepEqual(guarded(a, ks, shard), guarded(b, ks, shard))
 }
 
 // SetGuards sets the guards of the tables that pick accepts (nil: all), inside

@@ -16,7 +16,7 @@ import (
 // current one if next is nil. check runs in the same transaction after the
 // tables are closed to writers; its error undoes everything.
 //
-// Errors: 55000 for guards that no version of the map has made (GuardsFit), 55P03 when the tables were not to be locked in time, 57P03 when a shard
+// Errors: 40001 while a part of the keyspace on that shard changes its owner; 55000 for guards that no version of the map has made (GuardsFit), 55P03 when the tables were not to be locked in time, 57P03 when a shard
 // or the directory cannot be reached; those of next and check.
 func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 	next func(cur *shardmap.Snapshot) (*shardmap.Snapshot, error),
@@ -92,7 +92,7 @@ func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 			return nil, err
 		}
 	}
-	if !sameGuards(t.base, now, shard) || Moving(now, keyspace, shard) {
+	if !sameGuardsOf(t.base, now, keyspace, shard) || Moving(now, keyspace, shard) {
 		return nil, sqlstate.New(sqlstate.SerializationFailure, "a part of keyspace %s is changing its owner at this moment", keyspace).
 			OnShard(shard).WithHint("nothing was changed: run it again")
 	}

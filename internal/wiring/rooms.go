@@ -285,7 +285,7 @@ func (r *Rooms) doubtGuards() {
 
 // mendGuards sets guards that refuse what the map allows: who set them died before the map followed.
 func (r *Rooms) mendGuards(ctx context.Context) {
-	pause, looked := guardPause, uint64(0)
+	pause, looked, stale := guardPause, uint64(0), false
 	for {
 		select {
 		case <-r.refused:
@@ -301,8 +301,9 @@ func (r *Rooms) mendGuards(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if r.Executor.Snapshot().Version() != version {
-			continue // who is refused by the newer map as well says so
+		// Who is refused by the newer map as well says so. A map that changes all the time is looked at all the same.
+		if stale = !stale && r.Executor.Snapshot().Version() != version; stale {
+			continue
 		}
 		if r.recoverOnce(ctx) {
 			r.doubtGuards()
