@@ -300,7 +300,7 @@ func Declaring(req DeclareRequest) (plan string, edit func(cur *shardmap.Snapsho
 			return &next, nil
 		}
 		if t, ok := cur.Table(d.Schema, d.Name); ok {
-			return nil, sqlstate.New(sqlstate.DuplicateTable, "table %s exists already, and is %s", d.QualifiedName(), t.Kind).
+			return nil, sqlstate.New(sqlstate.DuplicateTable, "table %s exists already, and is %s", d.QualifiedName(), t.Kind.Word()).
 				WithHint("an existing table is sharded with SELECT cleave.distribute('%s', ...)", name.Name)
 		}
 		if _, ok := cur.Keyspace(d.Keyspace); d.Keyspace != "" && !ok {

@@ -232,7 +232,7 @@ func foreignKey(snap *shardmap.Snapshot, table *shardmap.Table, fk engine.Foreig
 	case table.Kind == shardmap.Whole && kind == shardmap.Whole:
 		return nil
 	case table.Kind != shardmap.Sharded || kind != shardmap.Sharded:
-		return sqlstate.Refusal("CLV-0909", "foreign key %s from a %s table to %s, which is %s: no shard has the rows of both", ident(fk.Name), table.Kind, to, kind).
+		return sqlstate.Refusal("CLV-0909", "foreign key %s from a %s table to %s, which is %s: no shard has the rows of both", ident(fk.Name), table.Kind.Word(), to, kind.Word()).
 			WithHint("Make %s a reference table, or shard both tables by the same key.", to)
 	case ref.Keyspace != table.Keyspace:
 		return sqlstate.Refusal("CLV-0910", "foreign key %s leads to %s in another keyspace (%s, not %s)", ident(fk.Name), to, ref.Keyspace, table.Keyspace).

@@ -116,6 +116,14 @@ const (
 	Reference TableKind = "reference" // all rows on every shard
 )
 
+// Word is the kind in messages: what is stored as "whole" is an unsharded table.
+func (k TableKind) Word() string {
+	if k == Whole {
+		return "unsharded"
+	}
+	return string(k)
+}
+
 // Table is a table that Cleave knows.
 type Table struct {
 	Schema   string    `json:"schema"`

@@ -56,7 +56,6 @@ type Conn struct {
 	script   *script
 	active   *active
 	copying  *copying
-	faulty   bool // there was a fault of the router's own
 	wake     chan struct{}
 }
 
@@ -75,6 +74,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 	}
 	if opt.Adopted.Conn != nil {
 		c.Adopt(opt.Adopted)
+		c.Since = opt.Adopted.Since // a schema change may lend conversations to it later
 	}
 	if opt.Owner != nil {
 		c.Owner, c.Since = opt.Owner, opt.Since
@@ -127,7 +127,6 @@ func (c *Conn) faults() {
 	if !fault {
 		return
 	}
-	c.faulty = true
 	if c.active != nil {
 		c.active.stopTimer()
 	}
@@ -257,7 +256,7 @@ func (c *Conn) Close() error {
 // release gives all parts back. What still runs on them is stopped by their
 // pools: nothing is waited for.
 func (c *Conn) release() {
-	if c.faulty {
+	if c.Faulty() {
 		defer func() { _ = recover() }() // what is half done may fault again: the session's conversations are taken back in any case
 	}
 	c.Calm()

@@ -223,6 +223,12 @@ func (j *merged) step(out []byte, rows int32) ([]byte, bool, string, error) {
 		return out, false, "", nil
 	}
 	j.stop()
+	for _, s := range j.streams {
+		// A row that LIMIT did not need failed: the transaction of a block cannot go on there.
+		if s.err != nil && s.p.Begun {
+			return out, false, "", s.err
+		}
+	}
 	return out, true, "SELECT", nil
 }
 

@@ -24,6 +24,7 @@ type conns struct {
 	running bool // a statement has begun and not ended
 	inside  bool // a goroutine uses them
 	closed  bool
+	faulty  bool // there was a fault of the router's own
 	cut     bool // what is live was closed while it was in use
 	live    map[*executor.Conn]struct{}
 	// insisting is closed by calm; nil if nothing is being stopped.
@@ -305,12 +306,19 @@ func (c *conns) Fault() (used, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if used = c.inside; used {
-		c.inside, c.running = false, false
+		c.inside, c.running, c.faulty = false, false, true
 		for conn := range c.live {
 			conn.Break()
 		}
 	}
 	return used, c.closed
+}
+
+// Faulty reports whether there was a fault.
+func (c *conns) Faulty() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.faulty
 }
 
 // Shut closes. first is false if that was done before; inside: a goroutine uses them, which releases them. It must not wait for a

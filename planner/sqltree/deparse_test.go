@@ -11,7 +11,7 @@ import (
 
 // What the golden files hold can be written down again, all of it.
 func TestRestate(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.sql")
+	files, err := filepath.Glob("../testdata/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
