@@ -288,6 +288,21 @@ func (o *backend) update(ctx context.Context, c shardmap.Change, edit func(cur *
 	return nil, busyMap()
 }
 
+// tried makes an edit of the current map without storing it: what would be refused is refused before anything is done, and in a
+// dry run. Errors: those of edit; what is wrong with the map that it makes.
+func (o *backend) tried(ctx context.Context, edit func(cur *shardmap.Snapshot) (*shardmap.State, error)) (*shardmap.Snapshot, error) {
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	next, err := edit(cur)
+	if err != nil {
+		return nil, err
+	}
+	_, err = shardmap.NewSnapshot(*next)
+	return cur, err
+}
+
 // told waits until every member knows a change that is in no statement's way: a keyspace that was made on one router can be
 // used on another one. Other changes are followed by those whom a shard refuses; long statements would hold them up here.
 func (o *backend) told(ctx context.Context, was, is *shardmap.Snapshot) {

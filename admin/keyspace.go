@@ -34,15 +34,8 @@ func (o *Ops) CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*R
 		next.PutKeyspace(k)
 		return &next, nil
 	}
-	cur, err := o.load(ctx)
+	cur, err := o.tried(ctx, edit)
 	if err != nil {
-		return nil, err
-	}
-	next, err := edit(cur)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := shardmap.NewSnapshot(*next); err != nil {
 		return nil, err
 	}
 	res := &Result{Version: cur.Version(), Plan: keyspacePlan(&made)}

@@ -49,15 +49,8 @@ func (o *replicas) AddReplica(ctx context.Context, req ReplicaRequest) (*Result,
 		next.PutShard(s)
 		return &next, nil
 	}
-	cur, err := o.load(ctx)
+	cur, err := o.tried(ctx, edit)
 	if err != nil {
-		return nil, err
-	}
-	next, err := edit(cur)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := shardmap.NewSnapshot(*next); err != nil {
 		return nil, err
 	}
 	sh, _ := cur.Shard(req.Shard)

@@ -254,15 +254,8 @@ func (o *Ops) Declare(ctx context.Context, req DeclareRequest) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	cur, err := o.load(ctx)
+	cur, err := o.tried(ctx, edit)
 	if err != nil {
-		return nil, err
-	}
-	next, err := edit(cur)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := shardmap.NewSnapshot(*next); err != nil {
 		return nil, err
 	}
 	res := &Result{Version: cur.Version(), Plan: []string{plan}}

@@ -125,12 +125,8 @@ give - to read it from standard input instead.`,
 		if weight <= 0 {
 			return &usageError{fmt.Errorf("--weight %g is not above 0", weight), cmd}
 		}
-		if req.URL == "-" {
-			url, err := readLine(a.stdin)
-			if err != nil {
-				return err
-			}
-			req.URL = url
+		if err := a.readURL(&req.URL); err != nil {
+			return err
 		}
 		c, err := a.client(cmd)
 		if err != nil {
@@ -232,12 +228,8 @@ The same as SELECT cleave.set_shard(...).`,
 					return &usageError{err, cmd}
 				}
 			}
-			if req.URL == "-" {
-				line, err := readLine(a.stdin)
-				if err != nil {
-					return err
-				}
-				req.URL = line
+			if err := a.readURL(&req.URL); err != nil {
+				return err
 			}
 			c, err := a.client(cmd)
 			if err != nil {
@@ -306,12 +298,8 @@ func replicaChange(a *app, name, short, long, example string, run func(admin.API
 		Use: name + " SHARD URL", Short: short, Long: long, Example: example, Args: args(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			req := admin.ReplicaRequest{Meta: ch.meta(), Shard: given[0], URL: given[1]}
-			if req.URL == "-" {
-				url, err := readLine(a.stdin)
-				if err != nil {
-					return err
-				}
-				req.URL = url
+			if err := a.readURL(&req.URL); err != nil {
+				return err
 			}
 			c, err := a.client(cmd)
 			if err != nil {
@@ -361,4 +349,12 @@ func (e *endpointLine) cells() []string {
 		health += fmt.Sprintf(", %d bytes behind", *e.LagBytes)
 	}
 	return []string{"  " + role, "", health, "", "", "", "", e.URL}
+}
+
+// readURL reads a URL that is given as - from standard input, where no list of processes shows its password.
+func (a *app) readURL(url *string) (err error) {
+	if *url == "-" {
+		*url, err = readLine(a.stdin)
+	}
+	return err
 }
