@@ -434,7 +434,7 @@ func load(ctx context.Context, cleaveURL, shardURL string, rows int) error {
 		}
 	}
 	// The direct connection and pgbouncer use a schema of their own in the first
-	// shard's database, found by search_path of the database's role setting.
+	// shard's database, found by search_path.
 	direct, err := pgx.Connect(ctx, shardURL)
 	if err != nil {
 		return err
@@ -446,8 +446,6 @@ func load(ctx context.Context, cleaveURL, shardURL string, rows int) error {
 		`CREATE TABLE bench_plain.bench_big (k bigint, id bigint, filler text, PRIMARY KEY (k, id))`,
 		fmt.Sprintf(`INSERT INTO bench_plain.bench_accounts SELECT g, 1, 0, '%s' FROM generate_series(1, %d) g`, filler, rows),
 		fmt.Sprintf(`INSERT INTO bench_plain.bench_big SELECT k, id, '%s' FROM generate_series(1, 8) k, generate_series(1, 1000) id`, filler),
-		`CREATE ROLE bench_plain LOGIN SUPERUSER`,
-		`ALTER ROLE bench_plain SET search_path = bench_plain`,
 		`ANALYZE`,
 	} {
 		if _, err := direct.Exec(ctx, sql); err != nil {
@@ -457,14 +455,14 @@ func load(ctx context.Context, cleaveURL, shardURL string, rows int) error {
 	return nil
 }
 
-// plainURL is the first shard's database as the role whose search_path finds the
+// plainURL is the first shard's database with the search_path that finds the
 // tables that are not sharded.
 func plainURL(shardURL string) (string, error) {
 	cfg, err := pgx.ParseConfig(shardURL)
 	if err != nil {
 		return "", err
 	}
-	q := url.Values{"host": {cfg.Host}, "port": {strconv.Itoa(int(cfg.Port))}, "user": {"bench_plain"}, "sslmode": {"disable"}}
+	q := url.Values{"host": {cfg.Host}, "port": {strconv.Itoa(int(cfg.Port))}, "user": {cfg.User}, "password": {cfg.Password}, "sslmode": {"disable"}, "options": {"-csearch_path=bench_plain"}}
 	return "postgres:///" + cfg.Database + "?" + q.Encode(), nil
 }
 
@@ -482,7 +480,7 @@ func startPgbouncer(ctx context.Context, dir, shardURL string) (target, func(), 
 		return target{}, nil, err
 	}
 	ini := fmt.Sprintf(`[databases]
-bench = host=%s port=%d dbname=%s user=bench_plain
+bench = host=%s port=%d dbname=%s user=%s password=%s connect_query='SET search_path = bench_plain'
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = %s
@@ -495,7 +493,7 @@ max_prepared_statements = 100
 ignore_startup_parameters = extra_float_digits
 log_connections = 0
 log_disconnections = 0
-`, cfg.Host, cfg.Port, cfg.Database, port)
+`, cfg.Host, cfg.Port, cfg.Database, cfg.User, cfg.Password, port)
 	if old, _ := exec.CommandContext(ctx, path, "--version").Output(); strings.Contains(string(old), "PgBouncer 1.1") || strings.Contains(string(old), "PgBouncer 1.20") {
 		// max_prepared_statements came with 1.21; before it, prepared statements
 		// work through session pooling only.
@@ -530,7 +528,7 @@ log_disconnections = 0
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
-	at := "postgres://bench_plain@127.0.0.1:" + port + "/bench?sslmode=disable"
+	at := "postgres://bench@127.0.0.1:" + port + "/bench?sslmode=disable"
 	if err := waitFor(ctx, at); err != nil {
 		stop()
 		return target{}, nil, fmt.Errorf("%w\n%s", err, log.Bytes())
@@ -577,16 +575,17 @@ func postmasterOf(ctx context.Context, url string) (int, error) {
 		return 0, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var data string
-	if err := conn.QueryRow(ctx, `SHOW data_directory`).Scan(&data); err != nil {
-		return 0, err
-	}
-	b, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	// The parent of a session's process. The shard's role may not ask where the server's folder is.
+	var parent int
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", conn.PgConn().PID()))
 	if err != nil {
 		return 0, err
 	}
-	first, _, _ := strings.Cut(string(b), "\n")
-	return strconv.Atoi(first)
+	_, rest, _ := strings.Cut(string(status), ") ") // its name may have spaces
+	if _, err := fmt.Sscanf(rest, "%s %d", new(string), &parent); err != nil {
+		return 0, err
+	}
+	return parent, nil
 }
 
 func serverVersion(ctx context.Context, url string) string {
