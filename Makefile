@@ -84,8 +84,8 @@ soak: ## everything is killed while money moves between shards, then while the s
 	CLEAVE_SOAK=$(or $(SOAK),30m) $(GO) test -count=1 -timeout 0 -p 1 -v -run 'TestBank|TestHistories' ./test/e2e ./test/move
 
 .PHONY: crash
-crash: ## each process killed, stopped and cut off at each step of each workflow: hours; SEED, ONLY, FOR
-	nice -n 10 $(GO) test -count=1 -timeout 0 -v -run TestCrash ./test/crash -whole -seed $(SEED) -only '$(ONLY)' -for $(or $(FOR),0)
+crash: ## each process killed, stopped and cut off at each step of each workflow: hours; SEED, ONLY, FOR, FROM
+	nice -n 10 $(GO) test -count=1 -timeout 0 -v -run TestCrash ./test/crash -whole -seed $(SEED) -only '$(ONLY)' -for $(or $(FOR),0) -from $(or $(FROM),0)
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME

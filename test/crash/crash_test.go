@@ -31,6 +31,7 @@ var (
 	engines  = flag.String("engines", "postgres,sqlite", "the engines of the shards")
 	atRandom = flag.Int("combinations", 1, "how many combinations of the sample are chosen at random, on each engine")
 	lanes    = flag.Int("lanes", 0, "clusters at a time on each engine; 0: one, or with -whole one for four cores")
+	from     = flag.Int("from", 0, "leave the first combinations of each engine out: another run with this seed had them")
 	within   = flag.Duration("for", 0, "begin no combination after this time; 0: all are run")
 )
 
@@ -145,7 +146,7 @@ func chosen(t *testing.T, engine string, r *rand.Rand) (list []combination) {
 				list = append(list, c)
 			}
 		}
-		return list
+		return list[min(*from, len(list)):]
 	}
 	for i, name := range always[engine] {
 		if !testrun.Wants(i < 2) {
