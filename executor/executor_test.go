@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -187,9 +188,31 @@ func TestPoolHoldsItsBound(t *testing.T) {
 	if !errors.As(err, &se) || se.Code != sqlstate.TooManyConnections || se.Shard != "shard-0" || se.Hint == "" {
 		t.Errorf("%v", err)
 	}
+	for _, c := range held {
+		c.Release()
+	}
+}
+
+// TestPoolWaits: who waits for a connection gets the next one that is free, and can stop waiting.
+func TestPoolWaits(t *testing.T) {
+	ex, _ := start(t, executor.Limits{PoolMax: 3, PoolWait: waitfor.Max, WaitersMax: 2}, 1)
+	var held []*executor.Conn
+	for range 3 {
+		held = append(held, acquire(t, ex, "shard-0", nil))
+	}
+	oneWaits := func() {
+		t.Helper()
+		waitfor.True(t, "one waits for a connection", func() bool { return ex.Health()[0].Waiting == 1 })
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := ex.Acquire(ctx, "shard-0", nil); !errors.Is(err, context.Canceled) {
+	canceled := make(chan error)
+	go func() {
+		_, err := ex.Acquire(ctx, "shard-0", nil)
+		canceled <- err
+	}()
+	oneWaits()
+	cancel()
+	if err := <-canceled; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	got := make(chan *executor.Conn)
@@ -200,7 +223,7 @@ func TestPoolHoldsItsBound(t *testing.T) {
 		}
 		got <- c
 	}()
-	time.Sleep(30 * time.Millisecond)
+	oneWaits()
 	held[0].Release()
 	(<-got).Release()
 	held[1].Break()

@@ -155,8 +155,8 @@ END $$`,
 	`DO $$ BEGIN COMMENT ON TABLE b IS 'x'; PERFORM 1 / (size - 1) FROM b; END $$`,
 	`DO $$ BEGIN EXECUTE 'INSERT INTO b (id, size) VALUES (30, 1); DELETE FROM b WHERE id = 9 RETURNING id; SELECT * FROM b'; EXECUTE format('UPDATE %I SET size = %L', 'b', 7); END $$`,
 	`SELECT string_agg(id || ' ' || size, ',' ORDER BY id) FROM b`,
-	`SET statement_timeout = '300ms'`,
-	`DO $$ BEGIN COMMENT ON TABLE b IS 'x'; PERFORM pg_sleep(5); EXCEPTION WHEN OTHERS THEN NULL; END $$`,
+	`SET statement_timeout = '1s'`,
+	`DO $$ BEGIN COMMENT ON TABLE b IS 'x'; PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN NULL; END $$`,
 	`RESET statement_timeout`,
 	`DO $$ BEGIN TRUNCATE b CASCADE; ALTER TYPE mood ADD VALUE IF NOT EXISTS 'c'; ALTER TYPE mood ADD VALUE IF NOT EXISTS 'c'; END $$`,
 }
@@ -167,13 +167,15 @@ func TestBlocks(t *testing.T) {
 		t.Run(fmt.Sprintf("simple %v", simple), func(t *testing.T) {
 			cl := start(t, config{})
 			plain, routed := blockConnect(t, pgtest.Database(t)), blockConnect(t, cl.url(""))
+			timed := false // the query of the state may take longer than the timeout
 			for _, sql := range blocks {
+				timed = strings.HasPrefix(sql, "SET statement_timeout") || timed && !strings.HasPrefix(sql, "RESET")
 				as := simple || strings.Contains(strings.TrimSuffix(regexp.MustCompile(`(?s)\$(\w*)\$.*?\$\w*\$`).ReplaceAllString(sql, ""), ";"), ";")
 				want, got := plain.run(sql, as), routed.run(sql, as)
 				if want != got {
 					t.Errorf("%s\nPostgreSQL:\n%s\nrouter:\n%s", sql, want, got)
 				}
-				if plain.PgConn().TxStatus() == 'I' {
+				if !timed && plain.PgConn().TxStatus() == 'I' {
 					if want, got := one[string](t, plain.Conn, blockState), one[string](t, routed.Conn, blockState); want != got {
 						t.Fatalf("after %s\nPostgreSQL: %s\nrouter: %s", sql, want, got)
 					}

@@ -73,9 +73,11 @@ func TestPausedLeader(t *testing.T) {
 	url := etcdtest.Shared(t).URL()
 	d := open(t, url)
 	defer d.Close()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), leadVariable+"="+url)
-	shardmaptest.RunPaused(t, d, cmd)
+	shardmaptest.RunPaused(t, d, func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), leadVariable+"="+url)
+		return cmd
+	})
 }
 
 // TestTransfer moves a cluster from a file to etcd and back, and the other way round.

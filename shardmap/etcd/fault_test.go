@@ -225,9 +225,10 @@ func TestLostAnswer(t *testing.T) {
 		far := open(t, way.URL(url)+"?timeout=500ms")
 		result := make(chan error, 1)
 		id := fmt.Sprint("lost ", n)
-		if _, err := far.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		waitfor.True(t, "etcd answers in time", func() bool {
+			_, err := far.Load(t.Context())
+			return err == nil
+		})
 		go func() {
 			_, err := label(t.Context(), far, snap, id)
 			result <- err

@@ -121,9 +121,11 @@ func TestPausedLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closing(t, d)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), leadVariable+"="+path)
-	shardmaptest.RunPaused(t, d, cmd)
+	shardmaptest.RunPaused(t, d, func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), leadVariable+"="+path)
+		return cmd
+	})
 }
 
 // TestTransfer moves a cluster to another file and back.

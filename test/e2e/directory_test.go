@@ -152,20 +152,22 @@ func TestRoutersOnEtcd(t *testing.T) {
 		Version, Lag  uint64
 		LeaseLeft     float64 `json:"lease_left"`
 	}
-	if err := json.Unmarshal([]byte(b.cli(t, "router", "list", "--json")), &list); err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 3 || list[0].Role != "router" || list[0].Version == 0 || list[0].LeaseLeft <= 0 || list[2].Node != 2 {
-		t.Errorf("cleave router list says %+v", list)
-	}
-	out := c.psql(t, "SELECT count(*), count(distinct node), max(lag), min(lease_left) > 0 FROM cleave.routers", "-At")
-	if strings.TrimSpace(out) != "3|3|0|t" {
-		t.Errorf("cleave.routers says %s", out)
-	}
+	// A lease lapses for a moment where the machine is busy.
+	waitfor.True(t, "cleave router list has all three", func() bool {
+		if err := json.Unmarshal([]byte(b.cli(t, "router", "list", "--json")), &list); err != nil {
+			t.Fatal(err)
+		}
+		return len(list) == 3 && list[0].Role == "router" && list[0].Version > 0 && list[0].LeaseLeft > 0 && list[2].Node == 2
+	})
+	waitfor.True(t, "cleave.routers has all three", func() bool {
+		out := c.psql(t, "SELECT count(*), count(distinct node), max(lag), min(lease_left) > 0 FROM cleave.routers", "-At")
+		return strings.TrimSpace(out) == "3|3|0|t"
+	})
 	// One that ends is no member any more, at once.
 	c.stop()
-	if members, err := d.Members(t.Context()); err != nil || len(members) != 2 {
-		t.Errorf("after one router ended the members are %+v, %v", members, err)
+	members, err := d.Members(t.Context())
+	if err != nil || slices.ContainsFunc(members, func(m shardmap.MemberState) bool { return m.Node == 2 }) {
+		t.Errorf("after the third router ended the members are %+v, %v", members, err)
 	}
 }
 
