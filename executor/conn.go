@@ -61,6 +61,8 @@ type Conn struct {
 	// asked is when something was sent whose answer is outstanding, Unix
 	// nanoseconds; 0 if nothing is.
 	asked atomic.Int64
+	// limited: a deadline is set.
+	limited atomic.Bool
 }
 
 // NewConn wraps a conversation that does not come from a pool (the virtual
@@ -379,9 +381,18 @@ func (c *Conn) Loosen() {
 // Pinned reports whether a session keeps the Conn.
 func (c *Conn) Pinned() bool { return c.pinned }
 
+// SetDeadline implements engine.Conn. Release takes the deadline off, so that no other use is bounded by it.
+func (c *Conn) SetDeadline(t time.Time) error {
+	c.limited.Store(!t.IsZero())
+	return c.Conn.SetDeadline(t)
+}
+
 // Release gives the Conn back to its pool, or closes it if it is broken or not
 // outside a transaction. It must not be used afterwards, unless it is pinned.
 func (c *Conn) Release() {
+	if c.limited.Load() && !c.broken && c.SetDeadline(time.Time{}) != nil {
+		c.broken = true
+	}
 	if c.grouped {
 		c.Group(0)
 	}
@@ -468,6 +479,3 @@ func (c *Conn) Lost(cause error, inFlight bool) *sqlstate.Error {
 	}
 	return (&engine.LostError{Shard: c.shard, Sent: true, Err: cause}).State(inFlight)
 }
-
-// Cancel stops what runs in the conversation. Safe to call from another goroutine.
-func (c *Conn) Cancel(ctx context.Context) error { return c.Conn.Cancel(ctx) }

@@ -193,6 +193,32 @@ func TestPoolHoldsItsBound(t *testing.T) {
 	}
 }
 
+// TestDeadlineEndsWithTheUse: a deadline that a use has left on a connection does not bound the next one.
+func TestDeadlineEndsWithTheUse(t *testing.T) {
+	ex, _ := start(t, executor.Limits{PoolMax: 1}, 1)
+	left := func(c *executor.Conn) {
+		t.Helper()
+		if err := c.SetDeadline(time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		c.Release()
+	}
+	c := acquire(t, ex, "shard-0", nil)
+	pid := value(t, c, "SELECT pg_backend_pid()")
+	left(c)
+	c = acquire(t, ex, "shard-0", nil)
+	if got := value(t, c, "SELECT pg_backend_pid()"); got != pid {
+		t.Errorf("the connection was closed")
+	}
+	c.Pin()
+	left(c)
+	if got := value(t, c, "SELECT pg_backend_pid()"); got != pid {
+		t.Errorf("the connection that a session keeps was closed")
+	}
+	c.Unpin()
+	c.Release()
+}
+
 // TestPoolWaits: who waits for a connection gets the next one that is free, and can stop waiting.
 func TestPoolWaits(t *testing.T) {
 	ex, _ := start(t, executor.Limits{PoolMax: 3, PoolWait: waitfor.Max, WaitersMax: 2}, 1)

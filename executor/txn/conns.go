@@ -194,9 +194,8 @@ func (c *conns) Borrowed(conn *executor.Conn) (*executor.Conn, error) {
 func (c *conns) adds(conn *executor.Conn) {
 	c.mu.Lock()
 	c.live[conn] = struct{}{}
-	deadline := c.deadline
-	c.mu.Unlock()
-	if !deadline.IsZero() && conn.SetDeadline(deadline) != nil {
+	defer c.mu.Unlock()
+	if !c.deadline.IsZero() && conn.SetDeadline(c.deadline) != nil {
 		conn.Break()
 	}
 }
@@ -204,12 +203,6 @@ func (c *conns) adds(conn *executor.Conn) {
 // GiveBack ends the use of a borrowed conversation.
 func (c *conns) GiveBack(conn *executor.Conn) {
 	c.forget(conn) // waits for a cancel that is under way
-	c.mu.Lock()
-	deadline := c.deadline
-	c.mu.Unlock()
-	if !deadline.IsZero() && conn.SetDeadline(time.Time{}) != nil {
-		conn.Break()
-	}
 	if c.Soils {
 		conn.Soil()
 	}
