@@ -126,7 +126,7 @@ func (b *shardConns) mayRead() bool {
 		// a Sync have one snapshot.
 		return !b.gucs.OneSnapshot()
 	}
-	return b.tx.readOnly && !b.tx.serializable()
+	return b.tx.readOnly() && !b.tx.serializable()
 }
 
 // obtain is acquire, or, for what any shard can answer, the acquisition of a

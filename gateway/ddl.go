@@ -198,7 +198,7 @@ func (x *commands) joinSchema(alone bool) error {
 				return err
 			}
 		}
-		x.tx.begins(txImplicit, "BEGIN")
+		x.begins(txImplicit, "BEGIN")
 	}
 	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
 		if err := x.leave(); err != nil {
@@ -221,13 +221,13 @@ func (x *commands) beginSchema(alone bool) error {
 	if x.id.Login != nil {
 		return x.id.Denied("a schema change", access.Admin) // its conversations are not this user's
 	}
-	if onSeveral(x.tx.conn) && slices.ContainsFunc(x.tx.modes, namesConstraints) {
+	if onSeveral(x.tx.conn) && slices.ContainsFunc(x.tx.open.Modes, namesConstraints) {
 		return errConstraints()
 	}
 	begin := ""
 	// Constraints that are named are those of the shard where that was said.
-	if modes := slices.DeleteFunc(slices.Clone(x.tx.modes), namesConstraints); settings.HasModes(x.tx.begin) || len(modes) > 0 {
-		begin = strings.Join(append([]string{x.tx.begin}, modes...), ";")
+	if modes := slices.DeleteFunc(slices.Clone(x.tx.open.Modes), namesConstraints); settings.HasModes(x.tx.begin()) || len(modes) > 0 {
+		begin = strings.Join(append([]string{x.tx.begin()}, modes...), ";")
 	}
 	since := x.tx.since
 	if since == nil {
@@ -259,6 +259,10 @@ func (x *commands) beginSchema(alone bool) error {
 		}
 		x.tx.bound, x.tx.shard = bound, ""
 	}
+	var saves []string
+	for name := range x.tx.open.Saves.All() {
+		saves = append(saves, name)
+	}
 	open := map[string]engine.Conn{}
 	for _, b := range x.tx.bound {
 		open[b.Shard()] = b
@@ -276,7 +280,7 @@ func (x *commands) beginSchema(alone bool) error {
 		Prelude:   x.gucs.Settings.Statements(),
 		Open:      open,
 		Begin:     begin,
-		Saves:     x.tx.block().Saves,
+		Saves:     saves,
 		Actor:     x.start.User,
 		Admin:     x.id.Role == access.Admin,
 		Member:    x.srv.ex.Member(),
@@ -385,8 +389,8 @@ func (x *unitRun) alike() error {
 		return err
 	}
 	seen := []*executor.Settings{x.tx.opened, x.gucs.Before, x.gucs.Settings.Timed()}
-	for _, s := range x.tx.saves.All() {
-		seen = append(seen, s.gucs.Settings)
+	for _, s := range x.tx.saved {
+		seen = append(seen, s.Settings)
 	}
 	for _, c := range list {
 		seen = append(seen, c.Settings())
@@ -456,7 +460,7 @@ func (x *unitRun) severalInSchema(u use) error {
 			return err
 		}
 	}
-	if slices.ContainsFunc(x.tx.modes, namesConstraints) {
+	if slices.ContainsFunc(x.tx.open.Modes, namesConstraints) {
 		return errConstraints()
 	}
 	at := x.tx.shard
@@ -469,8 +473,8 @@ func (x *unitRun) severalInSchema(u use) error {
 	if x.tx.serializable() {
 		return txn.CheckIsolation("serializable", at, several.Name)
 	}
-	o := several.Options{Block: x.tx.block(), Base: x.gucs.Before, Since: x.tx.since, Owner: owner{x}}
-	o.Block.ReadOnly = false // the schema change has written
+	o := several.Options{Transaction: x.tx.open, Since: x.tx.since, Owner: owner{x}}
+	x.tx.open.ReadOnly = false // the schema change has written
 	if x.tx.ran > 0 {
 		o.Writer = x.tx.shard
 	}
@@ -517,9 +521,6 @@ func (x *unitRun) detach() (wrote []string) {
 
 // schemaSavepoint runs savepoints of a schema change.
 func (x *commands) schemaSavepoint(st *planner.Statement) error {
-	if err := x.drain(); err != nil {
-		return err
-	}
 	ctx, done := x.interrupts.waiting()
 	defer done()
 	switch st.Tx.Op {

@@ -356,7 +356,7 @@ func (x *session) bind(f wire.Frame) error {
 			}
 			p.args.Values = append(p.args.Values, v)
 		}
-		x.portals.Put(string(name), p, x.tx.saves.Len())
+		x.portals.Put(string(name), p, len(x.tx.saved))
 		x.answer(wire.BindComplete)
 		return nil
 	}
@@ -373,7 +373,7 @@ func (x *session) bind(f wire.Frame) error {
 		p = &portal{}
 	}
 	*p = portal{st: st, stmt: s, version: x.unit.version}
-	x.portals.Put(string(name), p, x.tx.saves.Len())
+	x.portals.Put(string(name), p, len(x.tx.saved))
 	switch {
 	case st.Kind == planner.Virtual:
 		err = x.reachVirtual(st)

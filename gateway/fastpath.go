@@ -58,7 +58,7 @@ func (x *session) fastpath(body []byte) error {
 	}
 	x.stats.Runs(st)
 	if x.tx.state == txNone {
-		x.tx.begins(txImplicit, "BEGIN")
+		x.begins(txImplicit, "BEGIN")
 	}
 	text, err := x.reachWithin(st)
 	if err != nil {

@@ -211,8 +211,8 @@ func (x *prepared) evaluateRun(ctx context.Context, list []planner.FillValue, ou
 
 // mayWrite refuses in a read-only transaction what no shard refuses there.
 func (x *prepared) mayWrite(what string) error {
-	readOnly := x.tx.readOnly
-	if v, ok := x.gucs.Settings.Get("default_transaction_read_only"); ok && !settings.HasModes(x.tx.begin) {
+	readOnly := x.tx.readOnly()
+	if v, ok := x.gucs.Settings.Get("default_transaction_read_only"); ok && !settings.HasModes(x.tx.begin()) {
 		readOnly = readOnly || settings.IsOn(v)
 	}
 	if readOnly {

@@ -293,7 +293,7 @@ func (x *unitRun) endUnit() error {
 	case x.tx.state == txNone:
 		x.unused()
 		x.shards.loosens()
-	case x.tx.failed && x.tx.schema != nil && x.tx.saves.Len() == 0:
+	case x.tx.failed && x.tx.schema != nil && len(x.tx.saved) == 0:
 		x.giveUpSchema()
 	}
 	if err := x.shards.keepsPin(); err != nil {

@@ -560,9 +560,8 @@ func (x *commands) relayModes(text string, own bool) error {
 		x.pipe.Query(text)
 		_, err = x.converse(executor.None)
 	}
-	if err == nil && len(x.tx.modes) < x.srv.limits.DeferredMax {
-		x.tx.modes = append(x.tx.modes, text)
-		x.tx.noteAccess(text)
+	if err == nil && !onSeveral(x.tx.conn) && len(x.tx.open.Modes) < x.srv.limits.DeferredMax {
+		x.tx.noteModes(text)
 	}
 	return err
 }

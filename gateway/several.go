@@ -133,11 +133,11 @@ func (x *unitRun) reachSeveral(u use) error {
 	if x.tx.schema != nil {
 		return x.severalInSchema(u)
 	}
-	if n := x.tx.saves.Len(); n > 0 && x.tx.saves.At(n-1).modes < len(x.tx.modes) {
+	if n := x.tx.open.Saves.Len(); n > 0 && len(x.tx.open.ModesAt(n-1)) < len(x.tx.open.Modes) {
 		return sqlstate.Refusal("CLV-1019", "SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
 			WithHint("Give the options with BEGIN.")
 	}
-	o := several.Options{Block: x.tx.block(), Base: x.gucs.Before}
+	o := several.Options{Transaction: x.tx.open}
 	if x.tx.conn != nil {
 		if err := x.drain(); err != nil {
 			return err

@@ -9,7 +9,6 @@ import (
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/settings"
-	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
@@ -46,15 +45,14 @@ type transaction struct {
 	failed bool
 	// temporary: a temporary table was made or changed in it.
 	temporary bool
-	// begin is the text that begins it on a shard.
-	begin string
+	// open is what shards that it comes to have to begin, and, where it has come to several, what is open on them; nil if
+	// there is no transaction.
+	open *txn.Transaction
 	// base are the characteristics that it began with, before its statements named others: an error takes it back to them.
 	base settings.Modes
 	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the
 	// shard after begin. It goes on while the binding is weak.
 	log []string
-	// modes are the SET TRANSACTION statements.
-	modes []string
 	// conn is the shard conversation that it is bound to; nil while it is not.
 	conn *executor.Conn
 	// since is the map by which it began there.
@@ -63,8 +61,6 @@ type transaction struct {
 	snapped bool
 	// apart: its shard does not know of one of them.
 	apart bool
-	// readOnly: it was begun READ ONLY.
-	readOnly bool
 	// weak: conn ran only what does not tie it to the shard.
 	weak bool
 	// lost: conn broke; nothing but ROLLBACK is left.
@@ -79,7 +75,8 @@ type transaction struct {
 	opened *executor.Settings
 	// undone: a ROLLBACK TO may have taken settings back on some of them.
 	undone bool
-	saves  pgbackend.Savepoints[savepoint]
+	// saved are the settings that its savepoints, which open has, bring back.
+	saved []settings.Saved
 	// ran counts the statements on a shard that may have written.
 	ran int
 	// first is the version of the map when it was first tied to a shard, 0 before.
@@ -90,35 +87,36 @@ type transaction struct {
 	ended *sqlstate.Error
 }
 
-type savepoint struct {
-	gucs     settings.Saved
-	ran      int // its ran at the time, as modes and readOnly are
-	modes    int
-	readOnly bool
-}
-
-// begins is for BEGIN, and for what begins one by itself.
-func (t *transaction) begins(state txState, text string) {
+// begins is for BEGIN, and for what begins one by itself; open is what it is on shards.
+func (t *transaction) begins(open *txn.Transaction, state txState, text string) {
 	t.ends()
-	t.state, t.begin, t.base, t.weak = state, text, settings.DefaultModes(t.gucs.Settings), true
+	t.open, t.state, t.base, t.weak = open, state, settings.DefaultModes(t.gucs.Settings), true
 	t.gucs.Begin()
+	open.BeginBlock(text, t.gucs.Before)
 }
 
-// block is what shards to come have to begin.
-func (t *transaction) block() *txn.Block {
-	b := &txn.Block{Begin: t.begin, Modes: t.modes, ReadOnly: t.readOnly}
-	for name := range t.saves.All() {
-		b.Saves = append(b.Saves, name)
-	}
-	return b
+// begins is that of the transaction, for one that is open nowhere yet.
+func (x *unitRun) begins(state txState, text string) {
+	x.tx.begins(x.srv.several.Transaction(host{x}), state, text)
 }
+
+// begin is the text that begins it on a shard, "" if there is no transaction.
+func (t *transaction) begin() string {
+	if t.open == nil {
+		return ""
+	}
+	return t.open.BeginText
+}
+
+// readOnly reports whether the client has made it READ ONLY.
+func (t *transaction) readOnly() bool { return t.open != nil && t.open.ReadOnly }
 
 // fail marks the transaction as failed.
 func (t *transaction) fail() {
 	if !t.failed && t.state == txOpen {
 		var last *settings.Saved
-		if n := t.saves.Len(); n > 0 {
-			s := t.saves.At(n - 1).gucs
+		if n := len(t.saved); n > 0 {
+			s := t.saved[n-1]
 			last = &s
 		}
 		t.gucs.Fail(last)
@@ -146,10 +144,10 @@ func (t *transaction) loose() bool { return t.weak && !t.lost && t.schema == nil
 
 // OneSnapshot reports whether the transaction has one snapshot for all statements.
 func (t *transaction) oneSnapshot() bool {
-	if t.gucs.OneSnapshot() && !strings.Contains(strings.ToUpper(t.begin), "ISOLATION") {
+	if t.gucs.OneSnapshot() && !strings.Contains(strings.ToUpper(t.begin()), "ISOLATION") {
 		return true
 	}
-	for _, t := range append([]string{t.begin}, t.log...) {
+	for _, t := range append([]string{t.begin()}, t.log...) {
 		t = strings.ToUpper(t)
 		if strings.Contains(t, "REPEATABLE") || strings.Contains(t, "SERIALIZABLE") {
 			return true
@@ -163,7 +161,7 @@ func (t *transaction) serializable() bool {
 	if v, ok := t.gucs.Settings.Get("default_transaction_isolation"); ok && strings.Contains(strings.ToLower(v), "serial") {
 		return true
 	}
-	for _, t := range append([]string{t.begin}, t.log...) {
+	for _, t := range append([]string{t.begin()}, t.log...) {
 		if strings.Contains(strings.ToUpper(t), "SERIALIZABLE") {
 			return true
 		}
@@ -215,10 +213,10 @@ func (t *transaction) ends() transaction {
 	return was
 }
 
-// modesNow are the characteristics that the transaction has.
-func (t *transaction) modesNow() settings.Modes {
-	m := settings.ReadModes(t.begin).Over(t.base)
-	for _, text := range t.modes {
+// modesNow are the characteristics that the transaction has, with those of the texts.
+func (t *transaction) modesNow(texts []string) settings.Modes {
+	m := settings.ReadModes(t.begin()).Over(t.base)
+	for _, text := range texts {
 		m = settings.ReadModes(text).Over(m)
 	}
 	return m
@@ -227,11 +225,11 @@ func (t *transaction) modesNow() settings.Modes {
 // late is PostgreSQL's error about modes that come after a transaction's first snapshot, for one that has no shard to
 // say so (check_XactIsoLevel and check_transaction_read_only in src/backend/commands/variable.c).
 func (t *transaction) late(m settings.Modes) error {
-	inside := t.saves.Len() > 0
+	inside := len(t.saved) > 0
 	if !t.snapped && !inside {
 		return nil
 	}
-	now := t.modesNow()
+	now := t.modesNow(t.open.Modes)
 	if now.Isolation == "" {
 		now.Isolation = "read committed"
 	}
@@ -264,23 +262,21 @@ func snaps(st *planner.Statement) bool {
 }
 
 // chained are the characteristics of the transaction that follows one with AND CHAIN: those of the one that ends, or, where an
-// error has ended it, those that it began with. Where savepoints are rolled back with it, those before the first of them. What nothing
-// has named is PostgreSQL's default, whatever the session has made the default meanwhile (TBLOCK_ABORT_END,
-// TBLOCK_SUBABORT_PENDING in src/backend/access/transam/xact.c).
-func (t *transaction) chained(now *executor.Settings, committed bool) settings.Modes {
-	var m settings.Modes
+// error has ended it, those that it began with. Where savepoints are rolled back with it, those before the first of them
+// (TBLOCK_ABORT_END, TBLOCK_SUBABORT_PENDING in src/backend/access/transam/xact.c).
+func (t *transaction) chained(committed bool) settings.Modes {
 	switch {
-	case committed:
-		m = t.modesNow()
-	case t.saves.Len() > 0:
-		before := *t
-		before.modes = t.modes[:t.saves.At(0).modes]
-		m = before.modesNow()
-	case t.failed:
-		m = t.base
-	default:
-		m = t.modesNow()
+	case !committed && t.open.Saves.Len() > 0:
+		return t.modesNow(t.open.ModesAt(0))
+	case !committed && t.failed:
+		return t.base
 	}
+	return t.modesNow(t.open.Modes)
+}
+
+// spelled are characteristics where what nothing has named is PostgreSQL's default, whatever the session has made the default
+// meanwhile.
+func spelled(m settings.Modes, now *executor.Settings) settings.Modes {
 	changed := settings.DefaultModes(now)
 	if m.Isolation == "" && changed.Isolation != "" {
 		m.Isolation = "read committed"
@@ -308,14 +304,15 @@ func (t *transaction) remember(text string) error {
 	if err := t.late(settings.ReadModes(text)); err != nil {
 		return err
 	}
-	t.log, t.modes = append(t.log, text), append(t.modes, text)
-	t.noteAccess(text)
+	t.log = append(t.log, text)
+	t.noteModes(text)
 	return nil
 }
 
-// noteAccess takes up whether a SET TRANSACTION says READ ONLY or READ WRITE.
-func (t *transaction) noteAccess(text string) {
+// noteModes keeps a SET TRANSACTION that its shard has, or will have.
+func (t *transaction) noteModes(text string) {
+	t.open.Modes = append(t.open.Modes, text)
 	if access := settings.ReadModes(text).Access; access != "" {
-		t.readOnly = access == "read only"
+		t.open.ReadOnly = access == "read only"
 	}
 }

@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -50,7 +52,7 @@ func (x *unitRun) bindTx(shard string, u use) error {
 	if err != nil {
 		return err
 	}
-	batched := u.batched && len(x.tx.log) == 0 && !settings.HasModes(x.tx.begin)
+	batched := u.batched && len(x.tx.log) == 0 && !settings.HasModes(x.tx.begin())
 	if !batched {
 		if c, err = x.beginOn(c, u); err != nil {
 			return err
@@ -89,7 +91,7 @@ func (x *unitRun) bindTx(shard string, u use) error {
 // shard would do as well and c is lost, that is used. After an error there is no
 // conversation left.
 func (x *unitRun) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
-	sql := x.tx.begin
+	sql := x.tx.begin()
 	if len(x.tx.log) > 0 {
 		sql += ";" + strings.Join(x.tx.log, ";")
 	}
@@ -135,6 +137,7 @@ func (x *unitRun) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 func (x *unitRun) unbind() {
 	c := x.tx.conn
 	x.tx.conn, x.tx.first = nil, 0
+	x.tx.open = x.tx.open.Anew()
 	x.unused()
 	if x.pipe.Conn == c {
 		x.pipe.Reset()
@@ -273,8 +276,8 @@ func (x *commands) begin(st *planner.Statement) error {
 		if err := x.leave(); err != nil {
 			return err
 		}
-		x.tx.begins(txOpen, st.Text)
-		x.tx.readOnly = st.Tx.ReadOnly
+		x.begins(txOpen, st.Text)
+		x.tx.open.ReadOnly = st.Tx.ReadOnly
 	}
 	x.w.complete(st.Tag)
 	return nil
@@ -287,8 +290,8 @@ func (x *commands) beginModes(st *planner.Statement) error {
 	switch {
 	case m == (settings.Modes{}):
 		return nil
-	case x.tx.bindable() && len(x.tx.log) == 0 && !x.tx.snapped && !settings.HasModes(x.tx.begin):
-		x.tx.begin, x.tx.readOnly = st.Text, st.Tx.ReadOnly
+	case x.tx.bindable() && len(x.tx.log) == 0 && !x.tx.snapped && !settings.HasModes(x.tx.begin()):
+		x.tx.open.BeginText, x.tx.open.ReadOnly = st.Text, st.Tx.ReadOnly
 		return nil
 	case x.tx.bindable():
 		return x.tx.remember("SET TRANSACTION " + m.List())
@@ -328,15 +331,22 @@ func (x *commands) finish(st *planner.Statement) error {
 		x.finishTx(false)
 		return e // COMMIT of what was rolled back behind the client's back is no ROLLBACK
 	}
-	ended := x.tx
+	var undone, kept settings.Modes
+	if st.Tx.Chain {
+		undone, kept = x.tx.chained(false), x.tx.chained(true)
+	}
 	committed, err := x.commitTx(commit)
 	if err != nil {
 		return err
 	}
 	if st.Tx.Chain {
-		m := ended.chained(x.gucs.Settings, committed)
-		x.tx.begins(txOpen, strings.TrimSpace("BEGIN "+m.List()))
-		x.tx.base, x.tx.readOnly = m, m.Access == "read only"
+		m := undone
+		if committed {
+			m = kept
+		}
+		m = spelled(m, x.gucs.Settings)
+		x.begins(txOpen, strings.TrimSpace("BEGIN "+m.List()))
+		x.tx.base, x.tx.open.ReadOnly = m, m.Access == "read only"
 	}
 	if commit && !committed {
 		x.w.complete("ROLLBACK")
@@ -456,7 +466,12 @@ func (x *commands) setSavepoint(st *planner.Statement) error {
 	if t.schema == nil && t.conn == nil && len(t.log) >= x.srv.limits.DeferredMax {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(t.log))
 	}
-	at, err := t.saves.Find(st.Tx.Name)
+	if t.schema != nil { // a statement that waits to be parsed may bring it to several shards
+		if err := x.drain(); err != nil {
+			return err
+		}
+	}
+	at, err := t.open.Saves.Find(st.Tx.Name)
 	if op != "savepoint" && err != nil {
 		return err
 	}
@@ -487,29 +502,21 @@ func (x *commands) setSavepoint(st *planner.Statement) error {
 	if t.conn == nil && t.schema == nil || t.weak {
 		t.log = append(t.log, st.Text)
 	}
+	if !onSeveral(t.conn) { // which has noted it
+		t.open.NoteSavepoint(op, st.Tx.Name, at)
+	}
 	switch op {
 	case "savepoint":
-		t.saves.Set(st.Tx.Name, savepoint{gucs: x.gucs.Save(), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
-		if t.saves.Len() > x.srv.limits.DeferredMax*10 {
-			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", t.saves.Len())
+		t.saved = append(t.saved, x.gucs.Save())
+		if len(t.saved) > x.srv.limits.DeferredMax*10 {
+			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saved))
 		}
 	case "release":
-		// SET TRANSACTION ends with the savepoint, SET CONSTRAINTS does not.
-		was := t.saves.At(at)
-		modes := t.modes[:was.modes]
-		for _, m := range t.modes[was.modes:] {
-			if strings.HasPrefix(m, "SET CONSTRAINTS ") {
-				modes = append(modes, m)
-			}
-		}
-		t.modes, t.readOnly = modes, was.readOnly
-		t.saves.Release(at)
+		t.saved = slices.Delete(t.saved, at, len(t.saved))
 		x.portals.Released(at)
 	case "rollback to":
-		was := t.saves.At(at)
-		x.gucs.RollBack(was.gucs)
-		t.modes, t.readOnly = t.modes[:was.modes], was.readOnly
-		t.saves.RollBack(at)
+		x.gucs.RollBack(t.saved[at])
+		t.saved = slices.Delete(t.saved, at+1, len(t.saved))
 		x.portals.RolledBack(at)
 		t.failed = false
 		if t.conn != nil {
@@ -532,11 +539,11 @@ func (x *commands) setConstraints(st *planner.Statement) error {
 	case t.schema != nil:
 		return sqlstate.Refusal("CLV-1021", "SET CONSTRAINTS is not supported after a schema change").
 			WithHint("Commit the schema change first.")
-	case len(t.modes) >= x.srv.limits.DeferredMax:
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d SET TRANSACTION and SET CONSTRAINTS", len(t.modes))
+	case len(t.open.Modes) >= x.srv.limits.DeferredMax:
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d SET TRANSACTION and SET CONSTRAINTS", len(t.open.Modes))
 	}
 	if t.conn == nil && st.Tx.Name == "" {
-		t.log, t.modes = append(t.log, st.Text), append(t.modes, st.Text)
+		t.log, t.open.Modes = append(t.log, st.Text), append(t.open.Modes, st.Text)
 		x.w.complete(st.Tag)
 		return nil
 	}
@@ -555,7 +562,9 @@ func (x *commands) setConstraints(st *planner.Statement) error {
 	if t.weak {
 		t.log = append(t.log, st.Text)
 	}
-	t.modes = append(t.modes, st.Text)
+	if !onSeveral(t.conn) {
+		t.open.Modes = append(t.open.Modes, st.Text)
+	}
 	return nil
 }
 
@@ -592,7 +601,7 @@ func (x *unitRun) inTransaction() error {
 	if err := x.joinUnit(); err != nil || x.tx.state != txNone {
 		return err
 	}
-	x.tx.begins(txImplicit, "BEGIN")
+	x.begins(txImplicit, "BEGIN")
 	x.tx.snapped = x.unit.snapped
 	return nil
 }
@@ -641,7 +650,11 @@ func (x *unitRun) joinUnit() error {
 		x.pipe.release()
 		return x.shards.shardSaid(c, err)
 	}
-	x.tx.begins(txImplicit, "BEGIN")
+	if sev, ok := c.Conn.(*several.Conn); ok {
+		x.tx.begins(sev.Transaction, txImplicit, "BEGIN")
+	} else {
+		x.begins(txImplicit, "BEGIN")
+	}
 	x.tx.conn, x.tx.weak, x.tx.since, x.tx.snapped = c, false, since, true
 	if x.pipe.dirty = false; wrote {
 		x.tx.ran = 1

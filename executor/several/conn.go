@@ -28,10 +28,8 @@ var errClosed = errors.New("several: the conversation is closed")
 
 // Options are what a conversation begins with.
 type Options struct {
-	// Block is the block that it begins inside of, nil outside of one. Base are the settings that a shard's conversation
-	// has when the block begins on it; those that are in effect are the host's.
-	Block *txn.Block
-	Base  *executor.Settings
+	// Transaction is the one whose statements it runs; nil: it makes one for each unit of messages.
+	Transaction *txn.Transaction
 	// Adopted is the conversation on which the transaction is open already.
 	Adopted txn.Adopted
 	// Owner has the transaction open on shards since the map Since, and ends it; nil: the Conn does. Lent are its
@@ -64,14 +62,13 @@ var _ engine.Conn = (*Conn)(nil)
 // New begins a conversation.
 func New(shared *Shared, host Host, opt Options) *Conn {
 	c := &Conn{wake: make(chan struct{})}
-	c.Transaction = txn.New(shared.ex, shared.transactions, host, castWord)
+	if c.Transaction = opt.Transaction; c.Transaction == nil {
+		c.Transaction = shared.Transaction(host)
+	}
 	c.shared, c.host, c.Trace = shared, host, explain.NewTrace()
 	c.prepared = pgbackend.Statements[*prepared]{Max: portalMax}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: (*portal).end}
 	c.cursors = pgbackend.Portals[*cursor]{Gone: (*cursor).end}
-	if opt.Block != nil {
-		c.BeginBlock(*opt.Block, opt.Base)
-	}
 	if opt.Adopted.Conn != nil {
 		c.Adopt(opt.Adopted)
 		c.Since = opt.Adopted.Since // a schema change may lend conversations to it later

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
-	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -78,7 +77,7 @@ func FuzzFrames(f *testing.F) {
 		frames = wire.AppendEmpty(frames, wire.Sync)
 		var o Options
 		if len(b)%2 == 0 {
-			o.Block = &txn.Block{Begin: "BEGIN"}
+			o = inBlock(shared, host)
 		}
 		c := New(shared, host, o)
 		defer c.Close()

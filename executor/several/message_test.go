@@ -9,13 +9,19 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/several/tuplestore"
-	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// inBlock is a conversation inside of BEGIN.
+func inBlock(shared *Shared, host Host) Options {
+	tx := shared.Transaction(host)
+	tx.BeginBlock("BEGIN", nil)
+	return Options{Transaction: tx}
+}
 
 // answers are the types of the messages that frames are answered with; an error is its code and its message.
 func answers(t *testing.T, c engine.Conn, frames []byte) string {
@@ -50,7 +56,7 @@ func answers(t *testing.T, c engine.Conn, frames []byte) string {
 // TestMessages has answers that PostgreSQL gives to messages that name statements and portals. The empty statement needs no shard.
 func TestMessages(t *testing.T) {
 	shared, host := shardless(t)
-	c := New(shared, host, Options{Block: &txn.Block{Begin: "BEGIN"}})
+	c := New(shared, host, inBlock(shared, host))
 	defer c.Close()
 	save := func(sql string) {
 		t.Helper()
@@ -133,7 +139,7 @@ func TestMessagesInAFailedBlock(t *testing.T) {
 	}
 	defer real.Close()
 	shared, host := shardless(t)
-	c := New(shared, host, Options{Block: &txn.Block{Begin: "BEGIN"}})
+	c := New(shared, host, inBlock(shared, host))
 	defer c.Close()
 	rows := []wire.Field{{Name: "n", TypeOID: 23, TypeLen: 4, TypeMod: -1}}
 	st := &planner.Statement{Kind: planner.AnyShard, Text: "SELECT 1 AS n", Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
@@ -186,7 +192,7 @@ func (f *faulting) stop()                                            { f.stopped
 // TestFaultReleases: after a fault of the router's own Close gives back what is held.
 func TestFaultReleases(t *testing.T) {
 	shared, host := shardless(t)
-	c := New(shared, host, Options{Block: &txn.Block{Begin: "BEGIN"}})
+	c := New(shared, host, inBlock(shared, host))
 	st := &planner.Statement{Kind: planner.AnyShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
 	other, under := &faulting{}, &faulting{}
 	rows := tuplestore.New(1)

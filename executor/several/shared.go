@@ -56,6 +56,11 @@ func NewShared(ex *executor.Executor, transactions *txn.Transactions, defaults l
 // Transactions are what ends the transactions of these conversations.
 func (s *Shared) Transactions() *txn.Transactions { return s.transactions }
 
+// Transaction makes one that nothing has begun yet.
+func (s *Shared) Transaction(host txn.Host) *txn.Transaction {
+	return txn.New(s.ex, s.transactions, host, castWord)
+}
+
 // Defaults are what holds where a session sets nothing.
 func (s *Shared) Defaults() *limits.Defaults { return &s.defaults }
 

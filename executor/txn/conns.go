@@ -38,8 +38,7 @@ type conns struct {
 var groups atomic.Uint64
 
 func (c *conns) open(ex *executor.Executor, host Host) {
-	c.Ex, c.host, c.live, c.group = ex, host, map[*executor.Conn]struct{}{}, groups.Add(1)
-	c.Ctx, c.stop = context.WithCancelCause(context.Background())
+	c.Ex, c.host, c.group = ex, host, groups.Add(1)
 }
 
 // atHand is what a part can have without waiting: the conversation that the session keeps, or an idle one. nil: there is none.
@@ -193,6 +192,9 @@ func (c *conns) Borrowed(conn *executor.Conn) (*executor.Conn, error) {
 // adds notes a conversation, which is cancelled with all others and has their deadline from now on.
 func (c *conns) adds(conn *executor.Conn) {
 	c.mu.Lock()
+	if c.live == nil {
+		c.live = map[*executor.Conn]struct{}{}
+	}
 	c.live[conn] = struct{}{}
 	defer c.mu.Unlock()
 	if !c.deadline.IsZero() && conn.SetDeadline(c.deadline) != nil {
@@ -275,7 +277,7 @@ func (c *conns) Enter() bool {
 	if c.closed {
 		return false
 	}
-	if !c.running && c.Ctx.Err() != nil {
+	if c.Ctx == nil || !c.running && c.Ctx.Err() != nil {
 		c.Ctx, c.stop = context.WithCancelCause(context.Background())
 	}
 	c.inside, c.running = true, true
@@ -323,7 +325,9 @@ func (c *conns) Shut() (first, inside bool) {
 		return false, false
 	}
 	c.closed = true
-	c.stop(errCancelled)
+	if c.stop != nil {
+		c.stop(errCancelled)
+	}
 	if c.inside {
 		for conn := range c.live {
 			_ = conn.Conn.Close() // Receive on it returns

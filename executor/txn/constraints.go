@@ -41,7 +41,7 @@ func (c *Transaction) SetConstraints(ctx context.Context, st *planner.Statement)
 			}
 		}
 	}
-	c.modes = append(c.modes, st.Text)
+	c.Modes = append(c.Modes, st.Text)
 	return nil
 }
 
@@ -49,7 +49,7 @@ func (c *Transaction) defaultShard() string { return c.host.Snapshot().State().D
 
 // hasNamed reports whether some of the transaction's modes are SET CONSTRAINTS with names.
 func (c *Transaction) hasNamed() bool {
-	return slices.ContainsFunc(c.modes, func(m string) bool {
+	return slices.ContainsFunc(c.Modes, func(m string) bool {
 		return strings.HasPrefix(m, "SET CONSTRAINTS ") && !strings.HasPrefix(m, "SET CONSTRAINTS ALL ")
 	})
 }
@@ -94,7 +94,7 @@ func firstSchemaOf(n planner.Constraint) string {
 
 // SetMode runs what holds for the transaction on its parts, and on those to come.
 func (c *Transaction) SetMode(st *planner.Statement) error {
-	c.modes = append(c.modes, st.Text)
+	c.Modes = append(c.Modes, st.Text)
 	for _, p := range c.Joined {
 		if !p.Begun {
 			continue
@@ -169,15 +169,7 @@ func (c *Transaction) Savepoint(op, name string, at int) error {
 			}
 		}
 	}
-	switch op {
-	case "savepoint":
-		c.Saves.Set(name, struct{}{})
-	case "release":
-		c.Saves.Release(at)
-	case "rollback to":
-		c.Saves.RollBack(at)
-		c.Aborted = false
-	}
+	c.NoteSavepoint(op, name, at)
 	return nil
 }
 

@@ -153,7 +153,7 @@ func (c *Transaction) joins(ctx context.Context, p *Participant, write bool) err
 // and SET TRANSACTION, or the session's default.
 func (c *Transaction) Isolation() string {
 	if c.Block {
-		said := strings.Join(append([]string{c.BeginText}, c.modes...), " ")
+		said := strings.Join(c.Beginning(), " ")
 		if strings.Contains(strings.ToUpper(said), "ISOLATION") {
 			return said
 		}
@@ -175,7 +175,7 @@ func (c *Transaction) TakeSnapshots(ctx context.Context, parts []*Participant) e
 			return sqlstate.Refusal("CLV-1005", "SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards").
 				WithHint("Run SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read.")
 		}
-		begin = strings.Join(append([]string{c.BeginText}, c.modes...), ";")
+		begin = strings.Join(c.Beginning(), ";")
 		for s := range c.Saves.All() {
 			begin += ";SAVEPOINT " + executor.QuoteIdentifier(s)
 		}

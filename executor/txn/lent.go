@@ -25,9 +25,7 @@ func (c *Transaction) JoinLent(conn *executor.Conn) *Participant {
 	for range c.Saves.Len() {
 		p.saves = append(p.saves, p.base)
 	}
-	c.mu.Lock()
-	c.live[conn] = struct{}{}
-	c.mu.Unlock()
+	c.adds(conn)
 	c.Joined = append(c.Joined, p)
 	return p
 }
@@ -42,9 +40,6 @@ func (c *Transaction) borrowLent(ctx context.Context, shard string, write bool) 
 		return nil, err
 	}
 	p := c.JoinLent(conn)
-	if deadline := c.DeadlineNow(); !deadline.IsZero() && conn.SetDeadline(deadline) != nil {
-		conn.Break()
-	}
 	if err := c.joins(ctx, p, write); err != nil {
 		return nil, err
 	}

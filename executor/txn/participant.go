@@ -313,18 +313,18 @@ func (c *Transaction) Begin(p *Participant) (batched bool, err error) {
 		begin = p.BeginText()
 	}
 	changes := p.Conn.LocalChanges(c.host.Settings())
-	if len(c.modes) == 0 && c.Saves.Len() == 0 && len(changes) == 0 && (plain(begin) || !c.Block) {
+	if len(c.Modes) == 0 && c.Saves.Len() == 0 && len(changes) == 0 && (plain(begin) || !c.Block) {
 		p.Begun = true
 		return true, nil
 	}
-	all := append([]string{begin}, c.modes...)
+	all := append([]string{begin}, c.Modes...)
 	if c.hasNamed() {
 		// Which of them the shard has is asked first.
 		p.Begun = true
 		if _, err := p.Conn.Exec(begin); err != nil {
 			return false, c.Failure(p, err)
 		}
-		for _, m := range c.modes {
+		for _, m := range c.Modes {
 			if err := c.setsNamed(p, m); err != nil {
 				return false, err
 			}

@@ -3,6 +3,7 @@ package txn
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -63,15 +64,16 @@ type Transaction struct {
 	Since *shardmap.Snapshot
 	// Owner has the transaction open on shards, and ends it; nil: the transaction does itself.
 	Owner Owner
-	Saves pgbackend.Savepoints[struct{}]
-	modes []string
+	Saves pgbackend.Savepoints[Savepoint]
+	// Modes are SET TRANSACTION and SET CONSTRAINTS since it began.
+	Modes []string
 	// Aborted: nothing but the end of the transaction, or a savepoint, is left;
 	// Lost: not even a savepoint.
 	Aborted, Lost bool
 	culprit       string // the shard that failed last
 	ReadOnly      bool   // the block was READ ONLY before it wrote: what may have written has not
-	ClockOn       string // the shard whose transaction's time is the transaction's, see Clock
-	clockText     string
+	ClockOn         string // the shard whose transaction's time is the transaction's, see Clock
+	clockText       string
 	// Proven are the shards whose snapshots fit each other, see TakeSnapshots.
 	Proven map[string]bool
 	waitID string // see WatchLocks
@@ -86,15 +88,10 @@ type Transaction struct {
 	Counts bool
 }
 
-// Block is what a transaction block is made from.
-type Block struct {
-	// Begin is the text that begins the transaction on a shard, Modes the SET TRANSACTION statements since, Saves the
-	// names of the savepoints that are set, outermost first.
-	Begin string
-	Modes []string
-	Saves []string
-	// ReadOnly says that it was READ ONLY before it wrote anything, and still is.
-	ReadOnly bool
+// Savepoint is what ROLLBACK TO brings back of the block.
+type Savepoint struct {
+	modes    int // how many there were
+	readOnly bool
 }
 
 // New is a transaction that nothing has begun yet. refine makes the client's error of a shard's, nil if it is good as it is.
@@ -104,14 +101,49 @@ func New(ex *executor.Executor, txns *Transactions, host Host, refine func(*sqls
 	return c
 }
 
-// BeginBlock makes the transaction a block, which begins on shards with the settings.
-func (c *Transaction) BeginBlock(b Block, base *executor.Settings) {
-	c.Block, c.BeginText, c.base, c.based, c.ReadOnly = true, b.Begin, base, true, b.ReadOnly
-	for _, name := range b.Saves {
-		c.Saves.Set(name, struct{}{})
-	}
-	c.modes = append(c.modes, b.Modes...)
+// BeginBlock makes the transaction a block: begin is the text that begins it on shards, base are the settings that their
+// conversations have then.
+func (c *Transaction) BeginBlock(begin string, base *executor.Settings) {
+	c.Block, c.BeginText, c.base, c.based = true, begin, base, true
 }
+
+// Anew is the same block, of which nothing is open on shards.
+func (c *Transaction) Anew() *Transaction {
+	n := New(c.Ex, c.txns, c.host, c.refine)
+	n.Block, n.BeginText, n.base, n.based = c.Block, c.BeginText, c.base, c.based
+	n.Modes, n.Saves, n.ReadOnly = c.Modes, c.Saves, c.ReadOnly
+	return n
+}
+
+// Beginning is what begins the block on a shard: BEGIN and the modes.
+func (c *Transaction) Beginning() []string { return append([]string{c.BeginText}, c.Modes...) }
+
+// NoteSavepoint notes what SAVEPOINT, RELEASE or ROLLBACK TO ("savepoint", ...) did to the block. at is the number of the
+// one that is named.
+func (c *Transaction) NoteSavepoint(op, name string, at int) {
+	if op == "savepoint" {
+		c.Saves.Set(name, Savepoint{modes: len(c.Modes), readOnly: c.ReadOnly})
+		return
+	}
+	was := c.Saves.At(at)
+	since := c.Modes[was.modes:]
+	c.Modes, c.ReadOnly = c.Modes[:was.modes], was.readOnly
+	if op == "rollback to" {
+		c.Saves.RollBack(at)
+		c.Aborted = false
+		return
+	}
+	// SET TRANSACTION ends with the savepoint, SET CONSTRAINTS does not.
+	for _, m := range since {
+		if strings.HasPrefix(m, "SET CONSTRAINTS ") {
+			c.Modes = append(c.Modes, m)
+		}
+	}
+	c.Saves.Release(at)
+}
+
+// ModesAt are those that there were at a savepoint.
+func (c *Transaction) ModesAt(at int) []string { return c.Modes[:c.Saves.At(at).modes] }
 
 // Adopted is a shard's conversation on which the transaction is open already.
 type Adopted struct {
@@ -143,7 +175,7 @@ func (c *Transaction) EndBlock() {
 			p.Wrote = false // it could not
 		}
 	}
-	c.Block, c.ReadOnly, c.modes = false, false, nil
+	c.Block, c.ReadOnly, c.Modes = false, false, nil
 	c.Saves.Clear()
 }
 
