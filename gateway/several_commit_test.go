@@ -94,6 +94,18 @@ func TestReadOnlyAfterWrites(t *testing.T) {
 	})
 }
 
+// TestReadOnlyAfterADeferredWrite: COMMIT of a transaction that wrote on one shard, was made READ ONLY and then read on
+// several, is that shard's.
+func TestReadOnlyAfterADeferredWrite(t *testing.T) {
+	t.Parallel()
+	_, conn, keys := orders(t, config{})
+	exec(t, conn, "ALTER TABLE orders ADD CONSTRAINT once UNIQUE (tenant_id, note) DEFERRABLE INITIALLY DEFERRED")
+	run(t, conn, []step{
+		{"BEGIN", "BEGIN T"}, {fmt.Sprintf("INSERT INTO orders VALUES (%d, 1, 'x'), (%[1]d, 2, 'x')", keys[0][0]), "INSERT 0 2 T"}, {"SET TRANSACTION READ ONLY", "SET T"},
+		{"SELECT count(*) FROM orders", "SELECT 1: 2 T"}, {"COMMIT", "23505 I"}, {"SELECT count(*) FROM orders", "SELECT 1: 0 I"},
+	})
+}
+
 func TestTransactionMode(t *testing.T) {
 	t.Parallel()
 	_, conn, keys := orders(t, config{})

@@ -313,6 +313,6 @@ func (t *transaction) remember(text string) error {
 func (t *transaction) noteModes(text string) {
 	t.open.Modes = append(t.open.Modes, text)
 	if access := settings.ReadModes(text).Access; access != "" {
-		t.open.ReadOnly = access == "read only"
+		t.open.SetAccess(access == "read only", t.ran > 0)
 	}
 }

@@ -71,7 +71,8 @@ type Transaction struct {
 	// Lost: not even a savepoint.
 	Aborted, Lost bool
 	culprit       string // the shard that failed last
-	ReadOnly      bool   // the block was READ ONLY before it wrote: what may have written has not
+	// ReadOnly: the block is READ ONLY; wrote: it had written before. Else what may have written has not.
+	ReadOnly, wrote bool
 	ClockOn         string // the shard whose transaction's time is the transaction's, see Clock
 	clockText       string
 	// Proven are the shards whose snapshots fit each other, see TakeSnapshots.
@@ -117,6 +118,11 @@ func (c *Transaction) Anew() *Transaction {
 
 // Beginning is what begins the block on a shard: BEGIN and the modes.
 func (c *Transaction) Beginning() []string { return append([]string{c.BeginText}, c.Modes...) }
+
+// SetAccess notes that the block is READ ONLY, or is not any more. wrote: it has written before.
+func (c *Transaction) SetAccess(readOnly, wrote bool) {
+	c.ReadOnly, c.wrote = readOnly, c.wrote || readOnly && wrote
+}
 
 // NoteSavepoint notes what SAVEPOINT, RELEASE or ROLLBACK TO ("savepoint", ...) did to the block. at is the number of the
 // one that is named.
@@ -170,12 +176,12 @@ func (c *Transaction) Adopt(a Adopted) {
 
 // EndBlock ends what the block was begun with, before its shards are asked.
 func (c *Transaction) EndBlock() {
-	if c.ReadOnly {
+	if c.ReadOnly && !c.wrote {
 		for _, p := range c.Joined {
 			p.Wrote = false // it could not
 		}
 	}
-	c.Block, c.ReadOnly, c.Modes = false, false, nil
+	c.Block, c.ReadOnly, c.wrote, c.Modes = false, false, false, nil
 	c.Saves.Clear()
 }
 
