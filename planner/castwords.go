@@ -554,7 +554,7 @@ func init() {
 	const inside = `[^][{}(),"<>`
 	all := slices.Sorted(slices.Values(slices.Concat(words, slices.Collect(maps.Keys(zoneNames)))))
 	own := `(?:^|[][{}(),"<>])(?=` + inside + `]*(?:` + wordPatterns[wordsAlone] + `))` +
-		`(?:\\[bfnrt]|(?:` + strings.Join(all, "|") + `)(?![a-z_])|[a-z_]*/[a-z_/]*|` + inside + `a-z_])*(?:$|[][{}(),<>]|"(?!\s*:))` // the names in JSON are none
+		`(?:\\[bfnrt]|(?:` + strings.Join(all, "|") + `)(?![a-z])|[a-z_]*/[a-z_/]*|[a-z]+[-+]?(?=[0-9])|` + inside + `a-z])*(?:$|[][{}(),<>]|"(?!\s*:))` // the names in JSON are none
 	wordPatterns[wordsOwn] = own
 	// A value of a document may be an array or a row, with marks between the letters.
 	for i, w := range words {

@@ -103,10 +103,10 @@ func mayQuoteWord(sql string) bool {
 		switch sql[i] | 0x20 {
 		case 'n', 't', 'y':
 			end := i
-			for end < to && letter(sql[end]) {
+			for end < to && wordy(sql[end]) {
 				end++
 			}
-			if !letter(sql[i-1]) && timeWord(sql[i:end]) || sql[i-1] == '\\' {
+			if !wordy(sql[i-1]) && timeWord(sql[i:end]) || sql[i-1] == '\\' {
 				return true
 			}
 		}

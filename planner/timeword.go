@@ -40,12 +40,17 @@ func TimeWord(s string) bool {
 	return false
 }
 
-// zoneNames are what may stand beside such a word in a time, in lower case: zones without a slash, and what
-// the reader of times skips.
+// zoneNames are what may stand beside such a word in a time, in lower case: zones without a slash (pg_timezone_abbrevs and
+// pg_timezone_names have them), and what the reader of times skips.
 var zoneNames = wordSet(`am pm z t zulu utc uct gmt ut allballs at on dst mon monday tue tues tuesday wed weds wednesday thu thur thurs thursday fri friday sat saturday sun sunday
 		est edt cst cdt mst mdt pst pdt akst akdt hst hdt ast adt nst ndt brt brst art clt clst pet bot wet west cet cest met mest eet eest msk msd sast eat cat wat ist pkt npt bst bdt ict wib wita wit
 		hkt sgt pht jst kst awst acst acdt aest aedt nzst nzdt nzt chast fjt universal cuba egypt eire iran israel jamaica japan libya navajo poland portugal prc roc rok singapore turkey hongkong
-		ad bc d dow doy epoch h infinity isodow isoyear j jd m mm s y iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt`)
+		ad bc d dow doy epoch h infinity isodow isoyear j jd m mm s y iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt
+		acsst act acwst aesst aft almst almt amst amt anast anat arst awsst azost azot azst azt bdst bnt bort bra btt cadt cast cct cetdst chadt chat chut ckt
+		cot cxt davt ddut easst east eetdst egst egt fet fjst fkst fkt fnst fnt galt gamt gest get gft gilt gyt idt iot irkst irkt irt jayt kdt kgst kgt kost
+		krast krat lhdt lhst ligt lint lkt localtime magst magt mart mawt mesz metdst mez mht mmt mpt must mut mvt myt nft novst novt nut omsst omst petst
+		pett pgt pkst pmdt pmst pont posixrules pwt pyst pyt ret sadt sct su taht tft tjt tkt tmt tot trut tvt ulast ulat uyst uyt uzst uzt vet vlast vlat
+		volt vut w wadt wakt wast wdt wetdst wft wgst wgt xjt yakst yakt yapt yekst yekt`)
 
 // wordSet is the set of the words of a text.
 func wordSet(text string) map[string]bool {
@@ -80,11 +85,11 @@ func hasTimeWordAs(s string) bool {
 		default:
 			continue
 		}
-		if i > 0 && letter(s[i-1]) {
+		if i > 0 && wordy(s[i-1]) {
 			continue
 		}
 		end := i
-		for end < len(s) && letter(s[end]) {
+		for end < len(s) && wordy(s[end]) {
 			end++
 		}
 		if (end-i == 3 || end-i == 5 || end-i == 8 || end-i == 9) && timeWord(s[i:end]) && timely(s, i, end) {
@@ -95,7 +100,12 @@ func hasTimeWordAs(s string) bool {
 	return false
 }
 
-func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c >= 0x80 }
+func letter(c byte) bool { return wordy(c) || c == '_' }
+
+// wordy reports whether a byte is of a word where times are read: PostgreSQL skips marks, '_' too.
+func wordy(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= 0x80 }
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
 
 func timeWord(s string) bool {
 	switch strings.ToLower(s) {
@@ -124,12 +134,23 @@ func timely(s string, from, to int) bool {
 		for end < to && (letter(s[end]) || s[end] == '/') {
 			end++
 		}
-		if word := strings.ToLower(s[i:end]); !timeWord(word) && !zoneNames[word] && !strings.Contains(word, "/") {
+		if !posixZone(s[end:to]) && !timelyName(s[i:end]) {
 			return false
 		}
 		i = end
 	}
 	return true
+}
+
+// posixZone reports whether letters are a zone (foo+3) with what follows them.
+func posixZone(rest string) bool {
+	rest = strings.TrimPrefix(strings.TrimPrefix(rest, "+"), "-")
+	return rest != "" && digit(rest[0])
+}
+
+// timelyName reports whether letters are a zone's name, or words that may stand in a time, with marks between them.
+func timelyName(name string) bool {
+	return strings.Contains(name, "/") || !slices.ContainsFunc(strings.Split(strings.ToLower(name), "_"), func(w string) bool { return w != "" && !timeWord(w) && !zoneNames[w] })
 }
 
 // reads says how a type reads a text that has one of the words.
