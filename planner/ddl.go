@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -654,7 +655,7 @@ func namesNothingInternal(n *pg.Node) {
 			}
 			return false
 		}
-		m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		prototree.EachField(m.ProtoReflect(), func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 			if fd.Kind() == protoreflect.StringKind && fd.Name() != "comment" && v.String() == InternalSchema {
 				fail(internalSchemaError())
 			}

@@ -103,6 +103,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nfunc TestX(t *testing.T) { t.Skip() }\n", "proves nothing"},
 		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nvar short = testing.Short()\n", "internal/testrun says"},
 		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nfunc TestX(t *testing.T) { testrun.Long(t, \"slow\") }\n", "without a reason"},
+		{"order", "keyspace/a.go", "package keyspace\n\nfunc f(m protoreflect.Message) {\n\tm.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool { return true })\n}\n", "prototree.EachField"},
 		{"goroutine", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nfunc run() { go run() }\n", "starts goroutines"},
 		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"00001\"\n", "are the same SQLSTATE"},
 		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"0001\"\n", "no SQLSTATE of five"},

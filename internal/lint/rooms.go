@@ -79,10 +79,12 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/lane":     {nil, []string{"engine", "engine/postgres", "executor", "gateway"}},
 	"internal/sqlguard": {[]string{"sqlstate"}, []string{"planner", "executor/several", "engine/sqlite"}},
 	"internal/virtual":  {nil, []string{"planner", "gateway", "engine/sqlite"}},
+	// Fields of messages in their order.
+	"internal/prototree": {nil, []string{"planner", "engine/sqlite"}},
 	// PostgreSQL's own types, functions and so on, as data.
 	"internal/pgcatalog": {nil, []string{"planner", "engine/sqlite"}},
 	// OIDs of built-in types.
-	"internal/pgoid":     {nil, []string{"engine/sqlite", "executor/several"}},
+	"internal/pgoid":     {nil, []string{"engine/sqlite", "executor/several", "gateway"}},
 	"internal/pgbackend": {[]string{"sqlstate"}, []string{"engine/sqlite", "executor/several", "executor/txn", "gateway"}},
 	// What the shards of an engine can do, as data.
 	"engine/capability": {nil, []string{"shardmap", "engine/enginetest", "executor/several", "executor/txn", "schema", "internal/config", "internal/wiring"}},

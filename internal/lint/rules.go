@@ -242,6 +242,30 @@ func skips(call *ast.CallExpr) string {
 	return ""
 }
 
+// checkOrder keeps the order of protoreflect's Range, which changes from build to build, out of answers.
+func checkOrder(t *Tree, say report) {
+	for _, f := range t.Go {
+		if f.Test || f.Package == "internal/prototree" {
+			continue
+		}
+		ast.Inspect(f.AST, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 1 {
+				return true
+			}
+			sel, isSel := call.Fun.(*ast.SelectorExpr)
+			lit, isLit := call.Args[0].(*ast.FuncLit)
+			if !isSel || !isLit || sel.Sel.Name != "Range" || len(lit.Type.Params.List) == 0 {
+				return true
+			}
+			if typ, ok := lit.Type.Params.List[0].Type.(*ast.SelectorExpr); ok && typ.Sel.Name == "FieldDescriptor" {
+				say(f.Path, t.line(call.Pos()), "the order of Range changes from build to build: use prototree.EachField")
+			}
+			return true
+		})
+	}
+}
+
 // reasoned says whether the last argument of a call is a sentence, written there.
 func reasoned(call *ast.CallExpr) bool {
 	if len(call.Args) == 0 {

@@ -133,6 +133,7 @@ var rules = []struct {
 	{"package-doc", checkPackageDoc},
 	{"package-name", checkPackageName},
 	{"no-skip", checkSkip},
+	{"order", checkOrder},
 	{"goroutine", checkGoroutine},
 	{"sqlstate", checkCodes},
 	{"refusals", checkRefusals},

@@ -7,6 +7,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/internal/prototree"
 )
 
 // Texts of statements over several shards are made from syntax trees: names of
@@ -93,7 +95,7 @@ var parserVersion = sync.OnceValue(func() int32 {
 
 // ForgetPlaces clears what a tree says about its text's bytes.
 func ForgetPlaces(m protoreflect.Message) {
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	prototree.EachField(m, func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case fd.Kind() == protoreflect.Int32Kind && strings.HasSuffix(string(fd.Name()), "location"):
 			m.Clear(fd)

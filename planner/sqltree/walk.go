@@ -4,6 +4,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/internal/prototree"
 )
 
 // Clone copies a tree or a part of one.
@@ -19,7 +21,7 @@ func Inspect(m proto.Message, f func(m proto.Message) bool) {
 
 // Below calls f for each message that is a field of m, or in a list that is.
 func Below(m protoreflect.Message, f func(protoreflect.Message)) {
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	prototree.EachField(m, func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if fd.Kind() != protoreflect.MessageKind {
 			return true
 		}
@@ -62,7 +64,7 @@ func Replace(n *pg.Node, f func(n *pg.Node) *pg.Node) *pg.Node {
 }
 
 func replaceMessage(m protoreflect.Message, f func(n *pg.Node) *pg.Node) {
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	prototree.EachField(m, func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if fd.Kind() != protoreflect.MessageKind {
 			return true
 		}

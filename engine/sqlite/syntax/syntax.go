@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/engine/sqlite/fault"
+	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -88,7 +89,7 @@ func Columns(m proto.Message, fn func(*pg.ColumnRef)) {
 	if r, ok := m.(*pg.ColumnRef); ok {
 		fn(r)
 	}
-	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	prototree.EachField(m.ProtoReflect(), func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case fd.IsList() && fd.Message() != nil:
 			for i := range v.List().Len() {
@@ -104,7 +105,7 @@ func Columns(m proto.Message, fn func(*pg.ColumnRef)) {
 // Each calls fn for all messages of a syntax tree.
 func Each(m protoreflect.Message, fn func(protoreflect.Message)) {
 	fn(m)
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	prototree.EachField(m, func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if f.Message() == nil {
 			return true
 		}

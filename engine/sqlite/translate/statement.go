@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/internal/pgoid"
+	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -546,7 +547,7 @@ func (t *scopes) ambiguous(m protoreflect.Message) {
 			t.failAt(v.Location, sqlstate.AmbiguousColumn, "column reference \"%s\" is ambiguous", name)
 		}
 	}
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	prototree.EachField(m, func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case fd.Kind() != protoreflect.MessageKind:
 		case fd.IsList():
