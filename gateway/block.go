@@ -309,7 +309,7 @@ func (g *guarded) Frames(b []byte) error {
 }
 
 // within runs a statement about rows in the open transaction, and returns the answer's frames. whole: all of them.
-func (x *commands) within(st *planner.Statement, whole bool) ([]byte, error) {
+func (x *prepared) within(st *planner.Statement, whole bool) ([]byte, error) {
 	text, err := x.reachWithin(st)
 	if err != nil {
 		return nil, err
@@ -318,7 +318,7 @@ func (x *commands) within(st *planner.Statement, whole bool) ([]byte, error) {
 }
 
 // reachWithin makes the conversation in which a statement without parameters runs that at hand, and returns the text to send.
-func (x *commands) reachWithin(st *planner.Statement) (string, error) {
+func (x *prepared) reachWithin(st *planner.Statement) (string, error) {
 	x.args = planner.Args{}
 	text := st.Text
 	if st.Fill != nil {
@@ -343,16 +343,16 @@ func (x *commands) reachWithin(st *planner.Statement) (string, error) {
 }
 
 // inquire runs a text in the conversation at hand and returns the answer's frames; notices go to the client.
-func (x *commands) inquire(text string, whole bool) ([]byte, error) {
+func (x *prepared) inquire(text string, whole bool) ([]byte, error) {
 	out, lost, err := x.answerTo(text, answerOfBlock)
 	if err == nil && lost && whole {
-		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "a step of DO gives more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
+		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "an answer that the router has to hold has more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
 	}
 	return out, err
 }
 
 // answerTo is inquire with a bound of its own; lost: there was more.
-func (x *commands) answerTo(text string, most int) (answer []byte, lost bool, err error) {
+func (x *prepared) answerTo(text string, most int) (answer []byte, lost bool, err error) {
 	out := guarded{readRows: readRows{capture: capture{max: most, par: x.w.onParameter}}, guard: x.pipe.guardAnswer}
 	x.pipe.Query(text)
 	f := flight{end: executor.None, reroutable: x.pipe.sent()}

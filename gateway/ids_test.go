@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
@@ -453,4 +455,89 @@ func TestReadSequence(t *testing.T) {
 	}
 	wantCode(t, conn, "0A000", `SELECT last_value + 1 FROM read_me`)
 	wantCode(t, conn, "0A000", `SELECT r.last_value FROM read_me r`)
+}
+
+// TestSetvalOfRows: a sequence of the cluster is set behind rows that were inserted with their ids, as clients write it, like
+// PostgreSQL sets one.
+func TestSetvalOfRows(t *testing.T) {
+	t.Parallel()
+	cl := start(t, config{})
+	conn, simple := cl.connect(t), cl.connect(t, "&default_query_exec_mode=simple_protocol")
+	plain, err := pgx.Connect(context.Background(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = plain.Close(context.Background()) })
+	exec(t, conn, "CREATE TABLE bill (id bigserial PRIMARY KEY, n int, m numeric) WITH (cleave.shard_key = 'id')")
+	exec(t, plain, "CREATE TABLE bill (id bigserial PRIMARY KEY, n int, m numeric)")
+	all := func(c *pgx.Conn, sql string) string {
+		t.Helper()
+		rows, err := c.Query(context.Background(), sql)
+		if err != nil {
+			return code(c, sql)
+		}
+		list, err := pgx.CollectRows(rows, pgx.RowTo[*int64])
+		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
+			return pg.Code
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		text := rows.FieldDescriptions()[0].Name
+		for _, v := range list {
+			if text += " NULL"; v != nil {
+				text = fmt.Sprint(strings.TrimSuffix(text, "NULL"), *v)
+			}
+		}
+		return text
+	}
+	for _, sql := range []string{
+		"SELECT setval('bill_id_seq', coalesce(max(id), 1), max(id) IS NOT NULL) FROM bill", // Django
+		"INSERT INTO bill (n) VALUES (1) RETURNING id",
+		"INSERT INTO bill (id, n, m) SELECT 10 * g, g, g FROM generate_series(1, 40) AS g RETURNING NULL::bigint",
+		`SELECT setval(pg_get_serial_sequence('"bill"','id'), coalesce(max("id"), 1), max("id") IS NOT null) FROM "bill"`,
+		"SELECT nextval('bill_id_seq')",
+		"SELECT setval('bill_id_seq', (SELECT max(id) FROM bill))",
+		"SELECT currval('bill_id_seq')",
+		"SELECT nextval('bill_id_seq')",
+		"SELECT setval('bill_id_seq', max(n)) AS of FROM bill WHERE n > 1000", // NULL: nothing is set
+		"SELECT nextval('bill_id_seq')",
+		"SELECT setval('bill_id_seq', id, n = 7) FROM bill WHERE id IN (70)",
+		"SELECT nextval('bill_id_seq')",
+		"SELECT setval('bill_id_seq', '17', 'false');",
+		"SELECT nextval('bill_id_seq')",
+		"SELECT setval('bill_id_seq', nextval('bill_id_seq') + 5)",
+		"SELECT setval('bill_id_seq', 3) FROM bill WHERE false",
+		"SELECT setval('bill_id_seq', max(id) / count(*)) FROM bill",
+		"SELECT setval('bill_id_seq', min(id) - 1) FROM bill WHERE id = 10 OR id = 20", // 9 is allowed
+		"SELECT setval('bill_id_seq', -5) FROM bill WHERE id = 10",                     // below the minimum
+		"SELECT setval('bill_id_seq', max(m)) FROM bill",                               // numeric is no bigint
+		"SELECT setval('bill_id_seq', max(id), max(n)) FROM bill",
+		"SELECT setval('bill_id_seq', max(nothing)) FROM bill",
+		"SELECT nextval('bill_id_seq')",
+		"BEGIN",
+		"INSERT INTO bill (id) VALUES (5000) RETURNING id",
+		"SELECT setval('bill_id_seq', max(id)) FROM bill", // sees what the transaction wrote
+		"ROLLBACK",
+		"SELECT nextval('bill_id_seq')", // and does not come back
+		"BEGIN READ ONLY",
+		"SELECT setval('bill_id_seq', max(id)) FROM bill",
+		"ROLLBACK",
+		"SELECT setval('bill_id_seq', 77) FROM bill WHERE id = 10; SELECT nextval('bill_id_seq')",
+		"SELECT nextval('bill_id_seq')",
+	} {
+		c := conn
+		if strings.Contains(sql, ";") {
+			c = simple
+		}
+		if tag := strings.Fields(sql)[0]; tag == "BEGIN" || tag == "ROLLBACK" || strings.Contains(sql, "; ") {
+			exec(t, c, sql, pgx.QueryExecModeSimpleProtocol)
+			exec(t, plain, sql, pgx.QueryExecModeSimpleProtocol)
+			continue
+		}
+		if got, want := all(c, sql), all(plain, sql); got != want {
+			t.Errorf("%s gives %s, PostgreSQL %s", sql, got, want)
+		}
+	}
+	wantCode(t, conn, "0A000", "SELECT setval('bill_id_seq', max(id)), 1 FROM bill")
 }

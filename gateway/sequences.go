@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/ids"
 	"github.com/cleavedb/cleave/internal/pgbackend"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -85,6 +86,15 @@ func (x *prepared) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, erro
 	out := make([][]byte, len(f.Values))
 	signals := 0
 	for i := 0; i < len(f.Values); {
+		if v := &f.Values[i]; v.Source == planner.SourceSetvals {
+			value, err := x.setvals(ctx, v)
+			if err != nil {
+				return nil, userCancel(err)
+			}
+			out[i] = value
+			i++
+			continue
+		}
 		if f.Values[i].Asks != "" {
 			signals++
 			i++
@@ -171,15 +181,7 @@ func (x *prepared) evaluateRun(ctx context.Context, list []planner.FillValue, ou
 			}
 		}
 		if err == nil {
-			err = src.sequences.Set(ctx, v.Sequence, at, v.Called)
-		}
-		if err == nil && v.Called {
-			if _, known := x.sequences.current[lifeOf(v.Sequence)]; known || len(x.sequences.current) < currentMax {
-				if x.sequences.current == nil {
-					x.sequences.current = map[string]int64{}
-				}
-				x.sequences.current[lifeOf(v.Sequence)] = at
-			}
+			err = x.setval(ctx, v.Sequence, at, v.Called)
 		}
 		numbers, n = append(numbers, at), 1
 	case shardmap.UUIDv7, shardmap.UUIDv4:
@@ -207,6 +209,107 @@ func (x *prepared) evaluateRun(ctx context.Context, list []planner.FillValue, ou
 		out[i] = strconv.AppendInt(nil, number, 10)
 	}
 	return n, nil
+}
+
+// setval sets a sequence.
+func (x *prepared) setval(ctx context.Context, q *shardmap.Sequence, at int64, called bool) error {
+	if err := x.srv.ids.sequences.Set(ctx, q, at, called); err != nil || !called {
+		return err
+	}
+	if _, known := x.sequences.current[lifeOf(q)]; known || len(x.sequences.current) < currentMax {
+		if x.sequences.current == nil {
+			x.sequences.current = map[string]int64{}
+		}
+		x.sequences.current[lifeOf(q)] = at
+	}
+	return nil
+}
+
+// setvals sets a sequence once for each row of a query, and returns the array of what it was set to. A row with a NULL
+// gives NULL and sets nothing.
+func (x *prepared) setvals(ctx context.Context, v *planner.FillValue) ([]byte, error) {
+	if err := x.mayWrite("setval()"); err != nil {
+		return nil, err
+	}
+	rows, types, err := x.askWithin(v.Asks)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains([]uint32{pgoid.Int8, pgoid.Int4, pgoid.Int2}, types[0]) || len(types) > 1 && types[1] != pgoid.Bool {
+		return nil, sqlstate.New(sqlstate.UndefinedFunction, "setval() takes a bigint and a boolean").WithHint("cast the arguments: setval('name', max(id)::bigint, true)")
+	}
+	out := []byte{'{'}
+	for i, row := range rows {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if slices.ContainsFunc(row, func(b []byte) bool { return b == nil }) {
+			out = append(out, "NULL"...)
+			continue
+		}
+		at, err := strconv.ParseInt(string(row[0]), 10, 64)
+		if err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.InternalError, "%q is no number", row[0])
+		}
+		if err := x.setval(ctx, v.Sequence, at, len(row) == 1 || string(row[1]) == "t"); err != nil {
+			return nil, err
+		}
+		out = strconv.AppendInt(out, at, 10)
+	}
+	return append(out, '}'), nil
+}
+
+// askWithin runs a query without parameters in the open transaction, or in one that the messages up to Sync become, and
+// returns its rows as texts with the columns' types.
+func (x *prepared) askWithin(text string) (rows [][][]byte, types []uint32, err error) {
+	was := x.args
+	defer func() { x.args = was }()
+	if err := x.inTransaction(); err != nil {
+		return nil, nil, err
+	}
+	if err := x.drain(); err != nil {
+		return nil, nil, err
+	}
+	st, err := x.plan([]byte(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := x.within(st, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	frames(out, func(typ byte, body []byte) {
+		switch typ {
+		case wire.RowDescription:
+			types, err = columnTypes(body)
+		case wire.DataRow:
+			var row [][]byte
+			if row, err = wire.SplitRow(append([]byte(nil), body...), nil); err == nil {
+				rows = append(rows, row)
+			}
+		}
+	})
+	if err == nil && len(types) == 0 {
+		err = sqlstate.New(sqlstate.InternalError, "a query for the values of setval() gives no columns")
+	}
+	return rows, types, err
+}
+
+// columnTypes are the types in the body of a RowDescription.
+func columnTypes(body []byte) (types []uint32, err error) {
+	bad := sqlstate.New(sqlstate.InternalError, "a description of rows ends too early")
+	if len(body) < 2 {
+		return nil, bad
+	}
+	n := int(binary.BigEndian.Uint16(body))
+	for body = body[2:]; n > 0; n-- {
+		_, rest, ok := wire.CutString(body)
+		if !ok || len(rest) < 18 {
+			return nil, bad
+		}
+		types, body = append(types, binary.BigEndian.Uint32(rest[6:])), rest[18:]
+	}
+	return types, nil
 }
 
 // mayWrite refuses in a read-only transaction what no shard refuses there.

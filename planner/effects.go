@@ -212,7 +212,7 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 			return v, false
 		}
 	case "setval":
-		if len(f.Args) < 2 || len(f.Args) > 3 {
+		if !fx.isSetval(f) {
 			return v, false
 		}
 	}
@@ -224,11 +224,29 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 	if name != "setval" {
 		return v, true
 	}
+	args, simple := setvalArgs(f)
+	if !simple {
+		fail(sqlstate.Refusal("CLV-0512", "setval() of a sequence of the cluster stands by itself in a SELECT, or takes a number or a parameter, and true or false").
+			WithHint("Write SELECT setval('name', max(id)) FROM t, without parameters, GROUP BY, ORDER BY, DISTINCT, LIMIT, WITH and other columns."))
+	}
+	args.Source, args.Sequence = name, q
+	return args, true
+}
+
+// isSetval reports whether a call is one of PostgreSQL's setval() with as many arguments as that takes.
+func (fx *effects) isSetval(f *pg.FuncCall) bool {
+	names := sqltree.Strings(f.Funcname)
+	return names[len(names)-1] == "setval" && (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && len(f.Args) >= 2 && len(f.Args) <= 3 &&
+		!f.AggStar && !f.AggDistinct && f.Over == nil && !f.FuncVariadic && f.AggFilter == nil && len(f.AggOrder) == 0
+}
+
+// setvalArgs reads the arguments of setval() behind the sequence. simple: they are a number or a parameter, and true or false.
+func setvalArgs(f *pg.FuncCall) (v FillValue, simple bool) {
 	v.Called = true
 	if len(f.Args) == 3 {
 		b := f.Args[2].GetAConst().GetBoolval()
 		if b == nil {
-			fail(sqlstate.Refusal("CLV-0511", "the third argument of setval() of a sequence of the cluster must be true or false"))
+			return v, false
 		}
 		v.Called = b.Boolval
 	}
@@ -255,12 +273,8 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 	case c != nil && !c.Isnull && c.Val == nil:
 		sure = true // the parser leaves a zero out
 	}
-	if !sure {
-		fail(sqlstate.Refusal("CLV-0512", "setval() of a sequence of the cluster takes a number or a parameter").
-			WithHint("Read the value first (SELECT max(...)), and pass it."))
-	}
 	v.Value = sign * n
-	return v, true
+	return v, sure
 }
 
 // unfilled refuses a call that the router evaluates where it cannot.
@@ -293,7 +307,7 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 		fx.second.refuseBoth(sqlstate.Refusal("CLV-0515", "%s%s is evaluated by the router, which does not see where views, defaults and conditions are", name, what).
 			WithHint("A column's default can be %s) by itself.", call))
 	case v.Source == "setval":
-		fx.second.refuseBoth(sqlstate.Refusal("CLV-0516", "%s%s is evaluated by the router, in SELECT without FROM only", name, what).
+		fx.second.refuseBoth(sqlstate.Refusal("CLV-0516", "%s%s is evaluated by the router, by itself in a SELECT only", name, what).
 			WithHint("Run it in a statement of its own: SELECT %s, ...).", call))
 	case v.Source == "currval", v.Source == "lastval":
 		fx.second.refuseBoth(sqlstate.Refusal("CLV-0517", "%s%s is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", name, what).

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/outputname"
@@ -43,6 +44,7 @@ type FillValue struct {
 	// Asks is the text, with the client's parameters and then all values but those of such calls, that says in its column Column (from 0) whom a call of SourceCancel or
 	// SourceTerminate names: "|pid|" or "|pid timeout|", NULL for nobody. The value is all of these that it reached.
 	// OfDefault: the default shard is to be asked, else any.
+	// Of SourceSetvals it is a statement of its own, without parameters, whose rows are the second and third arguments of setval().
 	Asks      string
 	Column    int
 	OfDefault bool
@@ -57,6 +59,8 @@ func (v *FillValue) Type() string {
 		return "integer"
 	case SourceCancel, SourceTerminate:
 		return "text"
+	case SourceSetvals:
+		return "bigint[]"
 	}
 	if _, ok := sessionViews[v.Source]; ok {
 		return "json"
@@ -78,6 +82,9 @@ func (f *Fill) Literals(values [][]byte) string {
 	}
 	return b.String()
 }
+
+// SourceSetvals is a FillValue's source: setval() once for each row of a query. The value is what they give.
+const SourceSetvals = "setvals"
 
 // madeValues puts values that the router makes into the statement, in the tree and in the text.
 type madeValues struct {
@@ -149,9 +156,13 @@ func (mv *madeValues) value(v FillValue) (node *pg.Node, text string) {
 	f := mv.filler()
 	f.values = append(f.values, v)
 	n := len(f.values) - 1
+	typ := v.Type()
+	if v.Source == SourceSetvals {
+		typ = "bigint" // in the tree, which no shard gets, the elements
+	}
 	node = &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{
 		Arg: &pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(f.base + 1 + n), Location: -1}}},
-		TypeName: &pg.TypeName{Names: []*pg.Node{sqltree.StringNode("pg_catalog"), sqltree.StringNode(map[string]string{"uuid": "uuid", "bigint": "int8", "integer": "int4", "text": "text", "json": "json"}[v.Type()])},
+		TypeName: &pg.TypeName{Names: []*pg.Node{sqltree.StringNode("pg_catalog"), sqltree.StringNode(map[string]string{"uuid": "uuid", "bigint": "int8", "integer": "int4", "text": "text", "json": "json"}[typ])},
 			Typemod: -1, Location: -1},
 		Location: -1,
 	}}}
@@ -395,12 +406,10 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 
 // fillSelect evaluates the calls in a SELECT without FROM, which gives one row.
 func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
-	if mv.namesFill() && mv.fillSeries(s) {
+	if mv.namesFill() && (mv.fillSeries(s) || mv.fillSetvals(s)) {
 		return
 	}
-	if !mv.namesFill() || s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil ||
-		len(s.FromClause) > 0 || s.WhereClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.SortClause != nil || s.LimitCount != nil ||
-		s.LimitOffset != nil || s.DistinctClause != nil || s.WindowClause != nil || s.LockingClause != nil {
+	if !mv.namesFill() || !listAlone(s) || len(s.FromClause) > 0 || s.WhereClause != nil {
 		return
 	}
 	for _, n := range s.TargetList {
@@ -428,15 +437,88 @@ func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
 	}
 }
 
+// fillSetvals reads SELECT setval('s', max(id)) FROM t, by which clients set a sequence behind rows that they brought
+// along. The router asks for the arguments in a statement of its own, sets the values, and gives them.
+func (mv *madeValues) fillSetvals(s *pg.SelectStmt) bool {
+	if !listAlone(s) || len(s.TargetList) != 1 {
+		return false
+	}
+	t := s.TargetList[0].GetResTarget()
+	call := t.GetVal().GetFuncCall()
+	if call == nil || !mv.isSetval(call) {
+		return false
+	}
+	if _, simple := setvalArgs(call); simple && len(s.FromClause) == 0 && s.WhereClause == nil {
+		return false
+	}
+	q := mv.sequenceArg(call.Args[0])
+	text, ok := argumentsOf(s, call)
+	if q == nil || !ok {
+		return false
+	}
+	mv.native(call)
+	node, mark := mv.value(FillValue{Source: SourceSetvals, Sequence: q, Asks: text})
+	name := sqltext.QuoteAlways(columnOf(t))
+	mv.replaceAll("SELECT " + name + " FROM pg_catalog.unnest(" + mark + ") AS set_values(" + name + ")")
+	t.Val, s.FromClause, s.WhereClause = node, nil, nil
+	return true
+}
+
+// argumentsOf is the query of a setval()'s second and third arguments; ok is false if it has parameters, or cannot be written.
+func argumentsOf(s *pg.SelectStmt, call *pg.FuncCall) (text string, ok bool) {
+	params := false
+	sqltree.Inspect(s, func(m proto.Message) bool {
+		_, param := m.(*pg.ParamRef)
+		params = params || param
+		return true
+	})
+	if params {
+		return "", false
+	}
+	asks := proto.Clone(s).(*pg.SelectStmt)
+	asks.TargetList = nil
+	for i, typ := range []string{"int8", "bool"}[:len(call.Args)-1] {
+		arg := call.Args[i+1]
+		if c := arg.GetAConst(); c.GetSval() != nil || c.GetIsnull() {
+			arg = sqltree.CastNode(arg, typ, nil) // as the function would take it
+		}
+		asks.TargetList = append(asks.TargetList, sqltree.TargetNode(arg, ""))
+	}
+	return sqltree.Restate(sqltree.SelectNode(asks))
+}
+
+// listAlone reports whether a SELECT has nothing but its list, FROM and WHERE.
+func listAlone(s *pg.SelectStmt) bool {
+	return s.Op == pg.SetOperation_SETOP_NONE && len(s.ValuesLists) == 0 && s.WithClause == nil && s.IntoClause == nil && s.GroupClause == nil &&
+		s.HavingClause == nil && s.SortClause == nil && s.LimitCount == nil && s.LimitOffset == nil && s.DistinctClause == nil &&
+		s.WindowClause == nil && s.LockingClause == nil
+}
+
+// columnOf is the name of an output column.
+func columnOf(t *pg.ResTarget) string {
+	if t.Name != "" {
+		return t.Name
+	}
+	return outputname.Of(t.Val)
+}
+
+// replaceAll replaces the whole statement, but for a semicolon behind it.
+func (mv *madeValues) replaceAll(text string) {
+	ts := mv.tokens()
+	last := len(ts) - 1
+	for last > 0 && mv.punct(last, ';') {
+		last--
+	}
+	mv.replace(ts[0].Start, ts[last].End, text)
+}
+
 // seriesMax bounds the values that one SELECT takes.
 const seriesMax = 10_000
 
 // fillSeries reads SELECT nextval('s') FROM generate_series(1, 100), by which
 // clients take many values at a time, and makes a list of VALUES of it.
 func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
-	if s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil || len(s.FromClause) != 1 || len(s.TargetList) != 1 ||
-		s.WhereClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.SortClause != nil || s.LimitCount != nil || s.LimitOffset != nil ||
-		s.DistinctClause != nil || s.WindowClause != nil || s.LockingClause != nil {
+	if !listAlone(s) || len(s.FromClause) != 1 || len(s.TargetList) != 1 || s.WhereClause != nil {
 		return false
 	}
 	r := s.FromClause[0].GetRangeFunction()
@@ -466,12 +548,9 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 		fail(sqlstate.Refusal("CLV-0519", "one statement takes at most %s values", itoa(seriesMax)).
 			WithHint("Take them in several statements."))
 	}
-	name := t.Name
-	if name == "" {
-		name = outputname.Of(t.Val)
-	}
+	name := sqltext.QuoteAlways(columnOf(t))
 	var b strings.Builder
-	b.WriteString("SELECT " + sqltext.QuoteAlways(name) + " FROM (VALUES ")
+	b.WriteString("SELECT " + name + " FROM (VALUES ")
 	for i := range n {
 		node, text := mv.value(v)
 		if i > 0 {
@@ -480,12 +559,7 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 		b.WriteString("(" + text + ")")
 		t.Val = node
 	}
-	b.WriteString(") AS ids(" + sqltext.QuoteAlways(name) + ")")
-	ts := mv.tokens()
-	last := len(ts) - 1
-	for last > 0 && mv.punct(last, ';') {
-		last--
-	}
-	mv.replace(ts[0].Start, ts[last].End, b.String())
+	b.WriteString(") AS ids(" + name + ")")
+	mv.replaceAll(b.String())
 	return true
 }

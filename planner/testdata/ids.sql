@@ -507,3 +507,32 @@ INSERT INTO users (name) SELECT note FROM orders;
 INSERT INTO users SELECT id FROM orders;
 --> refused 428C9: cannot insert a non-DEFAULT value into column "id"
 -->   hint: Use OVERRIDING SYSTEM VALUE to override.
+
+-- setval() behind rows that a client brought along
+SELECT setval('free_seq', (SELECT max(id) FROM bills));
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT "setval" FROM pg_catalog.unnest($1::bigint[]) AS set_values("setval")
+-->   $1 = setvals public.free_seq
+-->   simple: SELECT "setval" FROM pg_catalog.unnest('100'::bigint[]) AS set_values("setval")
+SELECT setval('free_seq', coalesce(max(id), 1), max(id) IS NOT NULL) AS at FROM bills WHERE tenant = 5;
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT "at" FROM pg_catalog.unnest($1::bigint[]) AS set_values("at")
+-->   $1 = setvals public.free_seq
+-->   simple: SELECT "at" FROM pg_catalog.unnest('100'::bigint[]) AS set_values("at")
+SELECT pg_catalog.setval(pg_get_serial_sequence('bills', 'id'), '7', 'true') FROM notes;
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT "setval" FROM pg_catalog.unnest($1::bigint[]) AS set_values("setval")
+-->   $1 = setvals public.bills_id_seq
+-->   simple: SELECT "setval" FROM pg_catalog.unnest('100'::bigint[]) AS set_values("setval")
+SELECT setval('free_seq', max(id)), 1 FROM bills;
+--> refused 0A000: setval() of a sequence of the cluster stands by itself in a SELECT, or takes a number or a parameter, and true or false
+-->   hint: Write SELECT setval('name', max(id)) FROM t, without parameters, GROUP BY, ORDER BY, DISTINCT, LIMIT, WITH and other columns.
+SELECT setval('free_seq', max(id)) FROM bills GROUP BY tenant;
+--> refused 0A000: setval() of a sequence of the cluster stands by itself in a SELECT, or takes a number or a parameter, and true or false
+-->   hint: Write SELECT setval('name', max(id)) FROM t, without parameters, GROUP BY, ORDER BY, DISTINCT, LIMIT, WITH and other columns.
+SELECT setval('free_seq', max(id)) FROM bills WHERE tenant = $1;
+--> refused 0A000: setval() of a sequence of the cluster stands by itself in a SELECT, or takes a number or a parameter, and true or false
+-->   hint: Write SELECT setval('name', max(id)) FROM t, without parameters, GROUP BY, ORDER BY, DISTINCT, LIMIT, WITH and other columns.
+INSERT INTO notes SELECT setval('free_seq', max(id)) FROM bills;
+--> refused 0A000: setval() of a sequence of the cluster stands by itself in a SELECT, or takes a number or a parameter, and true or false
+-->   hint: Write SELECT setval('name', max(id)) FROM t, without parameters, GROUP BY, ORDER BY, DISTINCT, LIMIT, WITH and other columns.

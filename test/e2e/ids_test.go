@@ -163,6 +163,14 @@ INSERT INTO a (t) VALUES (1) RETURNING id
 ROLLBACK
 SELECT nextval('ws'), nextval('a_id_seq')
 SELECT nextval('ws') FROM generate_series(1, 5)
+SELECT setval('ws', (SELECT max(id) + 40 FROM w2))
+SELECT nextval('ws')
+SELECT setval(pg_get_serial_sequence('"w"','id'), coalesce(max("id"), 1), max("id") IS NOT null) FROM "w"
+INSERT INTO w (v) VALUES ('z') RETURNING id
+SELECT setval('ws', max(id), false) AS at FROM w WHERE v = 'nobody'
+SELECT setval('ws', 2.5) FROM w
+SELECT setval('ws', id, v = 'z') FROM w WHERE v = 'z'
+SELECT nextval('ws')
 SELECT nextval('ws') AS n FROM generate_series(1, 3) g
 BEGIN READ ONLY
 SELECT nextval('ws')
