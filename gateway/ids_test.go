@@ -541,3 +541,80 @@ func TestSetvalOfRows(t *testing.T) {
 	}
 	wantCode(t, conn, "0A000", "SELECT setval('bill_id_seq', max(id)), 1 FROM bill")
 }
+
+// TestSequenceOfParameter: a parameter names a sequence, of the cluster or of the default shard.
+func TestSequenceOfParameter(t *testing.T) {
+	t.Parallel()
+	cl := start(t, config{})
+	conn := cl.connect(t)
+	plain, err := pgx.Connect(context.Background(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = plain.Close(context.Background()) })
+	exec(t, conn, "CREATE SEQUENCE seq_a")
+	exec(t, conn, "CREATE TABLE parts (k bigint, n bigserial, PRIMARY KEY (k)) WITH (cleave.shard_key = 'k')")
+	exec(t, conn, "CREATE TABLE here (n bigserial)")
+	exec(t, plain, "CREATE SEQUENCE seq_a")
+	exec(t, plain, "CREATE TABLE parts (k bigint, n bigserial, PRIMARY KEY (k))")
+	exec(t, plain, "CREATE TABLE here (n bigserial)")
+	for _, test := range []struct {
+		sql  string
+		args []any
+	}{
+		{"SELECT currval($1)", []any{"seq_a"}}, // 55000
+		{"SELECT nextval($1)", []any{"seq_a"}},
+		{"SELECT nextval($1::text)", []any{"public.seq_a"}},
+		{"SELECT nextval($1::regclass) * 10 AS tenfold", []any{`"seq_a"`}},
+		{"SELECT currval($1)", []any{"seq_a"}},
+		{"SELECT nextval($1)", []any{"parts_n_seq"}},
+		{"SELECT nextval($1)", []any{"here_n_seq"}}, // the default shard's own
+		{"SELECT nextval($1)", []any{"here_n_seq"}},
+		{"SELECT nextval($1)", []any{nil}},
+		{"SELECT nextval($1)", []any{"nothing"}},          // 42P01
+		{"SELECT nextval($1)", []any{"a.b.c.d"}},          // too many parts
+		{"SELECT nextval($1)", []any{"here"}},             // 42809
+		{"SELECT nextval($1)", []any{"seq_a'; SELECT 1"}}, // a name is no code
+		{"INSERT INTO here VALUES (nextval($1)) RETURNING n", []any{"seq_a"}},
+		{"INSERT INTO parts VALUES ($2, nextval($1)) RETURNING n", []any{"parts_n_seq", 5}},
+		{"BEGIN", nil},
+		{"SELECT nextval($1)", []any{"here_n_seq"}},
+		{"SELECT currval($1)", []any{"here_n_seq"}},
+		{"SELECT nextval($1)", []any{"seq_a"}},
+		{"ROLLBACK", nil},
+		{"SELECT nextval($1)", []any{"seq_a"}},
+		{"BEGIN READ ONLY", nil},
+		{"SELECT nextval($1)", []any{"seq_a"}}, // 25006
+		{"ROLLBACK", nil},
+	} {
+		if test.args == nil {
+			exec(t, conn, test.sql)
+			exec(t, plain, test.sql)
+			continue
+		}
+		if got, want := valueOrCode(t, conn, test.sql, test.args), valueOrCode(t, plain, test.sql, test.args); got != want {
+			t.Errorf("%s %v gives %s, PostgreSQL %s", test.sql, test.args, got, want)
+		}
+	}
+	wantCode(t, conn, "0A000", "SELECT nextval($1)", "16384")
+}
+
+// valueOrCode is the column's name and the value of a query's only row, or the error's SQLSTATE.
+func valueOrCode(t *testing.T, c *pgx.Conn, sql string, args []any) string {
+	t.Helper()
+	rows, err := c.Query(context.Background(), sql, args...)
+	var v *int64
+	if err == nil {
+		v, err = pgx.CollectOneRow(rows, pgx.RowTo[*int64])
+	}
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
+		return pg.Code
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	if v == nil {
+		return rows.FieldDescriptions()[0].Name + " NULL"
+	}
+	return fmt.Sprint(rows.FieldDescriptions()[0].Name, " ", *v)
+}

@@ -86,12 +86,16 @@ func (x *prepared) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, erro
 	out := make([][]byte, len(f.Values))
 	signals := 0
 	for i := 0; i < len(f.Values); {
-		if v := &f.Values[i]; v.Source == planner.SourceSetvals {
-			value, err := x.setvals(ctx, v)
+		if v := &f.Values[i]; v.Source == planner.SourceSetvals || v.NameParam > 0 {
+			var err error
+			if v.NameParam > 0 {
+				out[i], err = x.ofNamed(v, args)
+			} else {
+				out[i], err = x.setvals(ctx, v)
+			}
 			if err != nil {
 				return nil, userCancel(err)
 			}
-			out[i] = value
 			i++
 			continue
 		}
@@ -257,6 +261,32 @@ func (x *prepared) setvals(ctx context.Context, v *planner.FillValue) ([]byte, e
 		out = strconv.AppendInt(out, at, 10)
 	}
 	return append(out, '}'), nil
+}
+
+// ofNamed is the value of nextval() or currval() of the sequence that a parameter names, which is asked for as the client could
+// have asked for it. nil is NULL.
+func (x *prepared) ofNamed(v *planner.FillValue, args *planner.Args) ([]byte, error) {
+	raw, oid, format, ok := args.Param(v.NameParam)
+	if !ok {
+		return nil, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", v.NameParam)
+	}
+	if raw == nil {
+		return nil, nil
+	}
+	name := string(raw)
+	text := oid == 0 || slices.Contains([]uint32{pgoid.Text, pgoid.Varchar, pgoid.Unknown, pgoid.Name}, oid) || oid == pgoid.Regclass && format == 0
+	if !text || strings.Trim(name, "0123456789 ") == "" {
+		return nil, sqlstate.Refusal("CLV-1312", "a parameter that names a sequence by a number is not supported: a sequence of the cluster has none").
+			WithHint("Give the name as a text.")
+	}
+	rows, _, err := x.askWithin("SELECT pg_catalog." + v.Source + "(" + executor.QuoteLiteral(name) + ")")
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != 1 || len(rows[0]) != 1 {
+		return nil, sqlstate.New(sqlstate.InternalError, "%s() gave %d rows", v.Source, len(rows))
+	}
+	return rows[0][0], nil
 }
 
 // askWithin runs a query without parameters in the open transaction, or in one that the messages up to Sync become, and

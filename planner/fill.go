@@ -36,6 +36,8 @@ type FillValue struct {
 	Source string
 	// Sequence is that of nextval, currval and setval.
 	Sequence *shardmap.Sequence
+	// NameParam is the parameter that names the sequence of nextval and currval, of the cluster or the default shard's own; 0: none.
+	NameParam int
 	// Value is setval's second argument, or ValueParam the parameter that it is;
 	// Called its third.
 	Value      int64
@@ -243,7 +245,7 @@ func (ns *namespace) sequenceArg(n *pg.Node) *shardmap.Sequence {
 			return nil
 		}
 		if len(ns.snap.State().Sequences) > 0 || ns.lonely() {
-			fail(sqlstate.Refusal("CLV-0513", "the name of a sequence has to be a literal: the router has to know which one it is").
+			fail(sqlstate.Refusal("CLV-0513", "the name of a sequence has to be a literal, or a parameter of type text in SELECT without FROM and in VALUES: the router has to know which one it is").
 				WithHint("Write nextval('name')."))
 		}
 		return nil
@@ -371,6 +373,9 @@ func splitName(text string) ([]string, error) {
 func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_FuncCall:
+		if name, p := mv.sequenceParam(v.FuncCall); p > 0 {
+			return mv.namedSequence(v.FuncCall, name, p)
+		}
 		if fv, ok := mv.fillCall(v.FuncCall); ok {
 			node, text := mv.value(fv)
 			from, to := mv.callSpan(v.FuncCall)
@@ -402,6 +407,42 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 		}
 	}
 	return n
+}
+
+// sequenceParam is the parameter that says which sequence nextval() or currval() is about, 0 if none does: the default shard
+// knows where the cluster has no sequences of its own.
+func (mv *madeValues) sequenceParam(f *pg.FuncCall) (name string, param int) {
+	names := sqltree.Strings(f.Funcname)
+	name = names[len(names)-1]
+	if name != "nextval" && name != "currval" || len(names) > 1 && names[0] != "pg_catalog" || len(names) > 2 || len(f.Args) != 1 ||
+		len(mv.snap.State().Sequences) == 0 && !mv.lonely() {
+		return "", 0
+	}
+	n := f.Args[0]
+	for n.GetTypeCast() != nil && slices.Contains([]string{"regclass", "text", "varchar"}, castName(n.GetTypeCast().TypeName)) {
+		n = n.GetTypeCast().Arg
+	}
+	return name, paramOf(n)
+}
+
+// castName is the last part of a type's name.
+func castName(t *pg.TypeName) string {
+	if names := sqltree.Strings(t.GetNames()); len(names) > 0 {
+		return names[len(names)-1]
+	}
+	return ""
+}
+
+// namedSequence replaces a call whose sequence a parameter names. The parameter stays, as a text: NULL gives NULL.
+func (mv *madeValues) namedSequence(f *pg.FuncCall, name string, param int) *pg.Node {
+	mv.native(f)
+	node, text := mv.value(FillValue{Source: name, NameParam: param})
+	from, to := mv.callSpan(f)
+	mv.replace(from, to, "CASE WHEN "+dollar(param)+"::text IS NOT NULL THEN "+text+" END")
+	given := &pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(param), Location: -1}}}
+	is := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: sqltree.CastNode(given, "text", nil), Nulltesttype: pg.NullTestType_IS_NOT_NULL, Location: -1}}}
+	when := &pg.Node{Node: &pg.Node_CaseWhen{CaseWhen: &pg.CaseWhen{Expr: is, Result: node, Location: -1}}}
+	return &pg.Node{Node: &pg.Node_CaseExpr{CaseExpr: &pg.CaseExpr{Args: []*pg.Node{when}, Location: -1}}}
 }
 
 // fillSelect evaluates the calls in a SELECT without FROM, which gives one row.

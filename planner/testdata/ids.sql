@@ -75,8 +75,10 @@ SELECT currval('free_seq') FROM notes;
 --> refused 0A000: currval() of the sequence free_seq is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only
 -->   hint: Read it in a statement of its own, and pass the value: SELECT currval('free_seq').
 SELECT nextval($1);
---> refused 0A000: the name of a sequence has to be a literal: the router has to know which one it is
--->   hint: Write nextval('name').
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT CASE WHEN $1::text IS NOT NULL THEN $2::bigint END AS "nextval"
+-->   $2 = nextval
+-->   simple: SELECT CASE WHEN $1::text IS NOT NULL THEN '100'::bigint END AS "nextval"
 SELECT * FROM cleave.next_id();
 --> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: Take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10).
@@ -507,6 +509,28 @@ INSERT INTO users (name) SELECT note FROM orders;
 INSERT INTO users SELECT id FROM orders;
 --> refused 428C9: cannot insert a non-DEFAULT value into column "id"
 -->   hint: Use OVERRIDING SYSTEM VALUE to override.
+
+-- a parameter names the sequence
+SELECT nextval($1), currval($1::regclass) + 1 AS next, $2::int;
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT CASE WHEN $1::text IS NOT NULL THEN $3::bigint END AS "nextval", CASE WHEN $1::text IS NOT NULL THEN $4::bigint END + 1 AS next, $2::int
+-->   $3 = nextval
+-->   $4 = currval
+-->   simple: SELECT CASE WHEN $1::text IS NOT NULL THEN '100'::bigint END AS "nextval", CASE WHEN $1::text IS NOT NULL THEN '101'::bigint END + 1 AS next, $2::int
+SELECT nextval($1) FROM notes;
+--> refused 0A000: the name of a sequence has to be a literal, or a parameter of type text in SELECT without FROM and in VALUES: the router has to know which one it is
+-->   hint: Write nextval('name').
+INSERT INTO notes (id) VALUES (nextval($1));
+--> default shard [INSERT]
+-->   text: INSERT INTO notes (id) VALUES (CASE WHEN $1::text IS NOT NULL THEN $2::bigint END)
+-->   $2 = nextval
+-->   simple: INSERT INTO notes (id) VALUES (CASE WHEN $1::text IS NOT NULL THEN '100'::bigint END)
+SELECT (SELECT nextval($1));
+--> refused 0A000: the name of a sequence has to be a literal, or a parameter of type text in SELECT without FROM and in VALUES: the router has to know which one it is
+-->   hint: Write nextval('name').
+SELECT nextval($1::int);
+--> refused 0A000: the name of a sequence has to be a literal, or a parameter of type text in SELECT without FROM and in VALUES: the router has to know which one it is
+-->   hint: Write nextval('name').
 
 -- setval() behind rows that a client brought along
 SELECT setval('free_seq', (SELECT max(id) FROM bills));
