@@ -27,6 +27,7 @@ type analyzer struct {
 	routing
 	*pushdown // nil while one shard is tried
 	madeValues
+	inputWords
 	binder
 
 	p  *Planner

@@ -74,20 +74,20 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 
 // castingViews puts the query of a view that casts texts to times in its place. A view that a statement of one shard
 // names reads unsharded tables.
-func (a *analyzer) castingViews(n *pg.Node) {
-	for depth := 0; a.second.guard && depth < expandMax; depth++ {
+func (in *inputWords) castingViews(n *pg.Node) {
+	for depth := 0; in.second.guard && depth < expandMax; depth++ {
 		found := false
 		sqltree.Replace(n, func(n *pg.Node) *pg.Node {
 			v := n.GetRangeVar()
 			if v == nil {
 				return n
 			}
-			r := a.relation(v)
+			r := in.relation(v)
 			if r.view == nil {
 				return n
 			}
-			tree, err := a.p.parse(r.view.Definition)
-			if err != nil || len(tree.Stmts) != 1 || !a.castsBelow(tree.Stmts[0].Stmt, 0) {
+			tree, err := in.p.parse(r.view.Definition)
+			if err != nil || len(tree.Stmts) != 1 || !in.castsBelow(tree.Stmts[0].Stmt, 0) {
 				return n
 			}
 			found = true
@@ -104,13 +104,13 @@ func (a *analyzer) castingViews(n *pg.Node) {
 }
 
 // castsBelow reports whether a query, or a view that it reads, casts what could be a word for the time.
-func (a *analyzer) castsBelow(n *pg.Node, depth int) bool {
-	found := a.guards(n)
+func (in *inputWords) castsBelow(n *pg.Node, depth int) bool {
+	found := in.guards(n)
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		if v, ok := m.(*pg.RangeVar); ok && !found && depth < expandMax {
-			if r := a.relation(v); r.view != nil {
-				tree, err := a.p.parse(r.view.Definition)
-				found = err == nil && len(tree.Stmts) == 1 && a.castsBelow(tree.Stmts[0].Stmt, depth+1)
+			if r := in.relation(v); r.view != nil {
+				tree, err := in.p.parse(r.view.Definition)
+				found = err == nil && len(tree.Stmts) == 1 && in.castsBelow(tree.Stmts[0].Stmt, depth+1)
 			}
 		}
 		return !found
@@ -135,15 +135,15 @@ func noTime(what string) {
 }
 
 // elsewhereTimed refuses functions and views that take the time where the text does not show it.
-func (a *analyzer) elsewhereTimed(n *pg.Node) {
+func (in *inputWords) elsewhereTimed(n *pg.Node) {
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
-			if own := a.timedFunction(v); own != nil {
+			if own := in.timedFunction(v); own != nil {
 				noTime("function " + own.QualifiedName() + "()")
 			}
 		case *pg.RangeVar:
-			if r := a.relation(v); r.view != nil && a.timedView(r.view, 0) {
+			if r := in.relation(v); r.view != nil && in.p.timedView(r.view, in.snap, 0) {
 				noTime("the view " + r.view.QualifiedName())
 			}
 		}
@@ -165,20 +165,20 @@ func (ns *namespace) timedFunction(f *pg.FuncCall) *shardmap.Function {
 }
 
 // timedView reports whether a view, or one that it reads, depends on the time.
-func (a *analyzer) timedView(v *shardmap.View, depth int) bool {
-	tree, err := a.p.parse(v.Definition)
+func (p *Planner) timedView(v *shardmap.View, snap *shardmap.Snapshot, depth int) bool {
+	tree, err := p.parse(v.Definition)
 	if err != nil || len(tree.Stmts) != 1 || depth >= expandMax {
 		return true
 	}
 	found := sqltree.UsesClock(tree.Stmts[0].Stmt)
-	inside := a.p.analyzer(v.Definition, a.snap, nil)
+	inside := p.analyzer(v.Definition, snap, nil)
 	sqltree.Inspect(tree.Stmts[0].Stmt, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
 			found = found || inside.timedFunction(v) != nil
 		case *pg.RangeVar:
 			if r := inside.relation(v); r.view != nil {
-				found = found || a.timedView(r.view, depth+1)
+				found = found || p.timedView(r.view, snap, depth+1)
 			}
 		}
 		return !found
@@ -187,9 +187,9 @@ func (a *analyzer) timedView(v *shardmap.View, depth int) bool {
 }
 
 // timedDefaults writes out the defaults of columns that depend on the time.
-func (a *analyzer) timedDefaults(n *pg.Node) {
+func (ns *namespace) timedDefaults(n *pg.Node) {
 	target := func(v *pg.RangeVar) *shardmap.Table {
-		r := a.relation(v)
+		r := ns.relation(v)
 		if r.table == nil && !isTemp(v) {
 			fail(sqlstate.Refusal("CLV-0605", "the table %s is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard", sqltext.QuoteName(r.schema, r.name)).
 				WithHint("Write to it in a transaction of its own."))
@@ -200,10 +200,10 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 		switch v := m.Interface().(type) {
 		case *pg.InsertStmt:
 			if t := target(v.Relation); t != nil {
-				a.timedInsert(v, t)
+				timedInsert(v, t)
 			}
 		case *pg.UpdateStmt:
-			if t := a.relation(v.Relation).table; t != nil {
+			if t := ns.relation(v.Relation).table; t != nil {
 				clockAssignments(t, v.TargetList)
 			}
 		case *pg.MergeStmt:
@@ -228,7 +228,7 @@ func (a *analyzer) timedDefaults(n *pg.Node) {
 
 // timedInsert adds the columns that an INSERT leaves out and whose defaults depend on
 // the time.
-func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
+func timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 	if s.OnConflictClause != nil {
 		clockAssignments(t, s.OnConflictClause.TargetList)
 	}
@@ -267,7 +267,7 @@ func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 	for _, c := range missing {
 		s.Cols = append(s.Cols, resTarget(c.Name))
 	}
-	a.addOutputs(sel, missing, t, cols)
+	addOutputs(sel, missing, t, cols)
 }
 
 // widthOf is the number of columns that a query gives, -1 if a star hides it.
@@ -286,10 +286,10 @@ func widthOf(s *pg.SelectStmt) int {
 
 // addOutputs gives the rows of an INSERT the defaults of more columns, and those that
 // stand as DEFAULT in VALUES.
-func (a *analyzer) addOutputs(s *pg.SelectStmt, missing []*shardmap.Column, t *shardmap.Table, cols []string) {
+func addOutputs(s *pg.SelectStmt, missing []*shardmap.Column, t *shardmap.Table, cols []string) {
 	if s.Op != pg.SetOperation_SETOP_NONE {
-		a.addOutputs(s.Larg, missing, t, cols)
-		a.addOutputs(s.Rarg, missing, t, cols)
+		addOutputs(s.Larg, missing, t, cols)
+		addOutputs(s.Rarg, missing, t, cols)
 		return
 	}
 	for _, l := range s.ValuesLists {

@@ -50,7 +50,7 @@ var plainTypes = wordSet(`int2 int4 int8 int integer bigint smallint numeric dec
 		inet cidr macaddr int4range int8range numrange tsrange tstzrange daterange void`)
 
 // outside knows types by their names alone.
-var outside = &analyzer{}
+var outside = &typer{}
 
 // plainType reports whether a type is one of plainTypes.
 func plainType(t *pg.TypeName) bool {

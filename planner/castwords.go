@@ -64,8 +64,8 @@ const (
 )
 
 // castReads is that of the type of a cast.
-func (a *analyzer) castReads(t *pg.TypeName) wordsIn {
-	switch a.readsType(t) {
+func (ty *typer) castReads(t *pg.TypeName) wordsIn {
+	switch ty.readsType(t) {
 	case readsText:
 		return wordsNone
 	case readsTime:
@@ -75,7 +75,7 @@ func (a *analyzer) castReads(t *pg.TypeName) wordsIn {
 	if len(names) == 1 && serverdependent.WithoutOID[names[0]] && wordTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
 		return wordsNone // nobody calls a type of times of his own so
 	}
-	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden()) {
+	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden()) {
 		return wordsOwn
 	}
 	switch name := names[len(names)-1]; {
@@ -100,7 +100,7 @@ var textGiven = wordSet(`btrim chr concat concat_ws format initcap left lpad ltr
 var rowTexts = wordSet(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`)
 
 // held says what is known of the operand of a cast: heldText, heldNone, or 0 for nothing.
-func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
+func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 	switch v := n.GetNode().(type) {
 	case nil, *pg.Node_ParamRef, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest:
 		return heldNone
@@ -111,34 +111,34 @@ func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
 		return heldNone
 	case *pg.Node_TypeCast:
 		switch names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); {
-		case a.castReads(v.TypeCast.TypeName) == wordsOwn:
+		case ty.castReads(v.TypeCast.TypeName) == wordsOwn:
 			return 0
 		case !sqltree.TextType(v.TypeCast.TypeName) && !(len(names) > 0 && serverdependent.Textual(names[len(names)-1])):
 			return heldNone
 		case len(v.TypeCast.TypeName.ArrayBounds) > 0:
 			return 0
-		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && a.held(v.TypeCast.Arg, sc) == heldNone:
-			return a.held(v.TypeCast.Arg, sc)
+		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && ty.held(v.TypeCast.Arg, sc) == heldNone:
+			return ty.held(v.TypeCast.Arg, sc)
 		}
 		return heldText
 	case *pg.Node_AArrayExpr:
-		return a.heldAll(v.AArrayExpr.Elements, sc)
+		return ty.heldAll(v.AArrayExpr.Elements, sc)
 	case *pg.Node_RowExpr:
-		return a.heldAll(v.RowExpr.Args, sc)
+		return ty.heldAll(v.RowExpr.Args, sc)
 	case *pg.Node_CoalesceExpr:
-		return a.heldAll(v.CoalesceExpr.Args, sc)
+		return ty.heldAll(v.CoalesceExpr.Args, sc)
 	case *pg.Node_MinMaxExpr:
-		return a.heldAll(v.MinMaxExpr.Args, sc)
+		return ty.heldAll(v.MinMaxExpr.Args, sc)
 	case *pg.Node_CaseExpr:
 		all := []*pg.Node{v.CaseExpr.Defresult}
 		for _, w := range v.CaseExpr.Args {
 			all = append(all, w.GetCaseWhen().GetResult())
 		}
-		return a.heldAll(all, sc)
+		return ty.heldAll(all, sc)
 	case *pg.Node_AExpr:
 		switch op := sqltree.Operator(v.AExpr); {
 		case v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_NULLIF:
-			return a.held(v.AExpr.Lexpr, sc)
+			return ty.held(v.AExpr.Lexpr, sc)
 		case v.AExpr.Kind != pg.A_Expr_Kind_AEXPR_OP || len(v.AExpr.Name) != 1:
 			return 0
 		case op == "->>", op == "#>>":
@@ -148,7 +148,7 @@ func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
 		}
 	case *pg.Node_FuncCall:
 		name, names := sqltree.CallName(v.FuncCall), sqltree.Strings(v.FuncCall.Funcname)
-		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (a.hidden() || a.userFunction(names) != nil) {
+		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (ty.hidden() || ty.userFunction(names) != nil) {
 			return 0
 		}
 		switch args := v.FuncCall.Args; {
@@ -157,12 +157,12 @@ func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
 		case textGiven[name]:
 			return heldText
 		case len(args) > 0 && (name == "min" || name == "max" || name == "lag" || name == "lead" || name == "first_value" || name == "last_value" || name == "nth_value"):
-			return a.held(args[0], sc)
-		case len(args) == 1 && a.timeCall(v.FuncCall) != wordsNone:
+			return ty.held(args[0], sc)
+		case len(args) == 1 && ty.timeCall(v.FuncCall) != wordsNone:
 			return heldNone
 		}
 	}
-	switch oid := a.typeOf(n, sc); oid {
+	switch oid := ty.typeOf(n, sc); oid {
 	case oidText, oidVarchar, oidBpchar, oidName:
 		return heldText
 	case oidUnknown, 0:
@@ -183,13 +183,13 @@ const (
 var textArrays = map[uint32]bool{1002: true, 1003: true, 1009: true, 1014: true, 1015: true, 2287: true, 2275: true, 18: true}
 
 // heldAll is held of one of several values: texts and constants among them are texts.
-func (a *analyzer) heldAll(list []*pg.Node, sc *scope) int32 {
+func (ty *typer) heldAll(list []*pg.Node, sc *scope) int32 {
 	out := int32(heldNone)
 	for _, n := range list {
-		if n == nil || n.GetAConst() != nil && a.held(n, sc) == heldNone {
+		if n == nil || n.GetAConst() != nil && ty.held(n, sc) == heldNone {
 			continue
 		}
-		switch h := a.held(n, sc); {
+		switch h := ty.held(n, sc); {
 		case h == 0 || n.GetParamRef() != nil:
 			return 0
 		case h == heldText:
@@ -200,9 +200,9 @@ func (a *analyzer) heldAll(list []*pg.Node, sc *scope) int32 {
 }
 
 // timeCall says how a call that is a cast reads its argument: date(t).
-func (a *analyzer) timeCall(f *pg.FuncCall) wordsIn {
+func (ty *typer) timeCall(f *pg.FuncCall) wordsIn {
 	how := castCall(f)
-	if how != wordsNone && a.userFunction(sqltree.Strings(f.Funcname)) != nil {
+	if how != wordsNone && ty.userFunction(sqltree.Strings(f.Funcname)) != nil {
 		return wordsNone
 	}
 	return how
@@ -224,20 +224,20 @@ func castCall(f *pg.FuncCall) wordsIn {
 }
 
 // markCast notes what is known of the operand of a cast, where its scope is at hand.
-func (a *analyzer) markCast(n *pg.Node, sc *scope) {
-	if a.second == nil {
+func (in *inputWords) markCast(n *pg.Node, sc *scope) {
+	if in.second == nil {
 		return
 	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
-		if v.TypeCast.Location > 0 && a.castReads(v.TypeCast.TypeName) != wordsNone {
-			if h := a.held(v.TypeCast.Arg, sc); h != 0 {
+		if v.TypeCast.Location > 0 && in.castReads(v.TypeCast.TypeName) != wordsNone {
+			if h := in.held(v.TypeCast.Arg, sc); h != 0 {
 				v.TypeCast.Location = h
 			}
 		}
 	case *pg.Node_FuncCall:
-		if v.FuncCall.Location > 0 && a.timeCall(v.FuncCall) != wordsNone {
-			if h := a.held(v.FuncCall.Args[0], sc); h != 0 {
+		if v.FuncCall.Location > 0 && in.timeCall(v.FuncCall) != wordsNone {
+			if h := in.held(v.FuncCall.Args[0], sc); h != 0 {
 				v.FuncCall.Location = h
 			}
 		}
@@ -251,16 +251,16 @@ func holdsWord(s string) bool {
 }
 
 // guarded has the casts of a tree look at what they read. It changes the tree.
-func (a *analyzer) guarded(n *pg.Node) {
-	if a.second != nil && a.second.guard {
-		g := &wordGuard{a}
+func (in *inputWords) guarded(n *pg.Node) {
+	if in.second != nil && in.second.guard {
+		g := &wordGuard{in.typer}
 		g.message(n.ProtoReflect())
 	}
 }
 
 // guards reports whether guarded would change something.
-func (a *analyzer) guards(n *pg.Node) bool {
-	if n == nil || a.second == nil || !a.second.guard {
+func (in *inputWords) guards(n *pg.Node) bool {
+	if n == nil || in.second == nil || !in.second.guard {
 		return false
 	}
 	some := false
@@ -275,11 +275,12 @@ func (a *analyzer) guards(n *pg.Node) bool {
 		return false
 	}
 	c := sqltree.Clone(n)
-	a.guarded(c)
+	in.guarded(c)
 	return !sqltree.SameNode(n, c)
 }
 
-type wordGuard struct{ *analyzer }
+// wordGuard changes trees of texts that shards get.
+type wordGuard struct{ *typer }
 
 // message goes through a message, what is below first.
 func (g *wordGuard) message(m protoreflect.Message) {

@@ -56,7 +56,7 @@ func textResult(name string) bool {
 }
 
 // wordType is the type of an expression, also of those that are the time.
-func (a *analyzer) wordType(n *pg.Node, sc *scope) uint32 {
+func (ty *typer) wordType(n *pg.Node, sc *scope) uint32 {
 	name := ""
 	switch v := n.GetNode().(type) {
 	case *pg.Node_FuncCall:
@@ -66,7 +66,7 @@ func (a *analyzer) wordType(n *pg.Node, sc *scope) uint32 {
 	case *pg.Node_SqlvalueFunction:
 		name = sqltree.ClockOps[v.SqlvalueFunction.Op]
 	case *pg.Node_TypeCast:
-		if names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); a.readsType(v.TypeCast.TypeName) == readsTime {
+		if names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); ty.readsType(v.TypeCast.TypeName) == readsTime {
 			name = names[len(names)-1]
 		}
 	}
@@ -75,12 +75,12 @@ func (a *analyzer) wordType(n *pg.Node, sc *scope) uint32 {
 			return oid
 		}
 	}
-	return a.typeOf(n, sc)
+	return ty.typeOf(n, sc)
 }
 
 // readsAs says how a text beside an expression would be read.
-func (a *analyzer) readsAs(n *pg.Node, sc *scope) reads {
-	if t := a.wordType(n, sc); t == oidUnknown {
+func (ty *typer) readsAs(n *pg.Node, sc *scope) reads {
+	if t := ty.wordType(n, sc); t == oidUnknown {
 		return readsText
 	} else if t != 0 {
 		return readsOf(t)
@@ -97,7 +97,7 @@ func (a *analyzer) readsAs(n *pg.Node, sc *scope) reads {
 			return readsText
 		}
 	case *pg.Node_TypeCast:
-		return a.readsType(v.TypeCast.TypeName)
+		return ty.readsType(v.TypeCast.TypeName)
 	case *pg.Node_AExpr:
 		switch v.AExpr.Kind {
 		case pg.A_Expr_Kind_AEXPR_OP:
@@ -105,7 +105,7 @@ func (a *analyzer) readsAs(n *pg.Node, sc *scope) reads {
 			case "->", "->>", "#>", "#>>":
 				return readsText
 			case "||":
-				if a.readsAs(v.AExpr.Lexpr, sc) == readsText || a.readsAs(v.AExpr.Rexpr, sc) == readsText {
+				if ty.readsAs(v.AExpr.Lexpr, sc) == readsText || ty.readsAs(v.AExpr.Rexpr, sc) == readsText {
 					return readsText
 				}
 			}
@@ -113,21 +113,21 @@ func (a *analyzer) readsAs(n *pg.Node, sc *scope) reads {
 	case *pg.Node_CollateClause:
 		return readsText
 	case *pg.Node_CoalesceExpr:
-		return a.readsAll(v.CoalesceExpr.Args, sc)
+		return ty.readsAll(v.CoalesceExpr.Args, sc)
 	case *pg.Node_MinMaxExpr:
-		return a.readsAll(v.MinMaxExpr.Args, sc)
+		return ty.readsAll(v.MinMaxExpr.Args, sc)
 	}
 	return readsUnsure
 }
 
 // readsAll is how a text among expressions of one type is read.
-func (a *analyzer) readsAll(list []*pg.Node, sc *scope) reads {
+func (ty *typer) readsAll(list []*pg.Node, sc *scope) reads {
 	how := readsText
 	for _, n := range list {
 		if n == nil {
 			continue
 		}
-		if r := a.readsAs(n, sc); r != readsText {
+		if r := ty.readsAs(n, sc); r != readsText {
 			if how = r; r == readsUnsure {
 				return r
 			}
@@ -137,14 +137,14 @@ func (a *analyzer) readsAll(list []*pg.Node, sc *scope) reads {
 }
 
 // looseWords refuses what is left.
-func (a *analyzer) looseWords(n *pg.Node) {
+func (in *inputWords) looseWords(n *pg.Node) {
 	if hasTimeWord(n) {
-		l := &loose{a}
+		l := &loose{in}
 		l.node(n.ProtoReflect(), false)
 	}
 }
 
-type loose struct{ *analyzer }
+type loose struct{ *inputWords }
 
 // node looks at a message and all below it; safe says that texts right below it are plain.
 func (l *loose) node(m protoreflect.Message, safe bool) {
@@ -356,44 +356,44 @@ func (l *loose) arms(s *pg.SelectStmt, top bool) {
 }
 
 // rowWords is pairWords of rows, element by element.
-func (a *analyzer) rowWords(left, right *pg.Node, sc *scope) {
+func (in *inputWords) rowWords(left, right *pg.Node, sc *scope) {
 	l, r := left.GetRowExpr(), right.GetRowExpr()
 	if l == nil || r == nil || len(l.Args) != len(r.Args) {
 		return
 	}
 	for i := range l.Args {
-		a.pairWords(&l.Args[i], &r.Args[i], sc)
+		in.pairWords(&l.Args[i], &r.Args[i], sc)
 	}
 }
 
 // pairWords makes casts of words beside times, and notes those beside other things.
-func (a *analyzer) pairWords(x, y **pg.Node, sc *scope) {
-	if a.second == nil {
+func (in *inputWords) pairWords(x, y **pg.Node, sc *scope) {
+	if in.second == nil {
 		return
 	}
-	a.rowWords(*x, *y, sc)
+	in.rowWords(*x, *y, sc)
 	for _, p := range [][2]**pg.Node{{x, y}, {y, x}} {
 		s := (*p[0]).GetAConst().GetSval()
 		if s == nil || !HasTimeWord(s.Sval) {
 			continue
 		}
-		a.second.plainWords(a.readsAs(*p[1], sc), *p[0])
-		*p[0] = timed(*p[0], a.wordType(*p[1], sc))
+		in.second.plainWords(in.readsAs(*p[1], sc), *p[0])
+		*p[0] = timed(*p[0], in.wordType(*p[1], sc))
 	}
 }
 
 // calledWords makes casts of the words among a function's arguments that are read as times, and notes the texts beside
 // others that are not of times.
-func (a *analyzer) calledWords(f *pg.FuncCall, sc *scope) {
-	if a.second == nil || !hasTimeWord(f) {
+func (in *inputWords) calledWords(f *pg.FuncCall, sc *scope) {
+	if in.second == nil || !hasTimeWord(f) {
 		return
 	}
-	a.calledTimes(f, sc)
+	in.calledTimes(f, sc)
 	switch sqltree.CallName(f) {
 	case "array_append", "array_prepend", "array_remove", "array_position", "array_positions", "array_replace", "array_cat", "array_to_string", "lag", "lead", "nullif":
 		for _, n := range f.Args {
-			if n.GetAConst() == nil && a.readsAs(n, sc) == readsText {
-				a.second.plainWords(readsText, f.Args...)
+			if n.GetAConst() == nil && in.readsAs(n, sc) == readsText {
+				in.second.plainWords(readsText, f.Args...)
 			}
 		}
 	}
@@ -414,9 +414,9 @@ var elementSecond = wordSet("array_append array_remove array_position array_posi
 
 // calledTimes makes casts of the words in arguments of PostgreSQL's own functions, where these are read as times: a
 // function of one name may take several types, of which PostgreSQL chooses by the other arguments, and else timestamptz.
-func (a *analyzer) calledTimes(f *pg.FuncCall, sc *scope) {
+func (in *inputWords) calledTimes(f *pg.FuncCall, sc *scope) {
 	names := sqltree.Strings(f.Funcname)
-	if len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || a.userFunction(names) != nil || f.FuncVariadic {
+	if len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || in.userFunction(names) != nil || f.FuncVariadic {
 		return
 	}
 	for _, n := range f.Args {
@@ -435,7 +435,7 @@ func (a *analyzer) calledTimes(f *pg.FuncCall, sc *scope) {
 		if i >= len(f.Args) || f.Args[i].GetAConst() != nil {
 			return oidUnknown
 		}
-		return a.wordType(f.Args[i], sc)
+		return in.wordType(f.Args[i], sc)
 	}
 	// beside is what a word is read as that stands in one of the places, with the others: 0 if that is not certain.
 	beside := func(alone uint32, places ...int) uint32 {
@@ -475,10 +475,10 @@ func (a *analyzer) calledTimes(f *pg.FuncCall, sc *scope) {
 		to(beside(oidTimestmpz, 0, 1), 0, 1)
 	case name == "generate_series" && args == 3:
 		to(beside(0, 0, 1), 0, 1)
-	case name == "timezone" && args == 2 && (f.Args[0].GetAConst() != nil || a.readsAs(f.Args[0], sc) == readsText):
+	case name == "timezone" && args == 2 && (f.Args[0].GetAConst() != nil || in.readsAs(f.Args[0], sc) == readsText):
 		to(oidTimestmpz, 1)
 	case (name == "lag" || name == "lead") && args == 3:
-		to(a.wordType(f.Args[0], sc), 2)
+		to(in.wordType(f.Args[0], sc), 2)
 	case elementSecond[name] && args >= 2:
 		to(elementTime(of(0)), 1)
 	case name == "array_replace" && args == 3:

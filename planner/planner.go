@@ -168,9 +168,10 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 	a.effects = effects{typer: &a.typer, src: &a.sourceText, touched: &a.touched, st: a.st}
 	a.restrictions = restrictions{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, p: p}
 	a.routing = routing{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, touched: &a.touched, p: p, st: a.st}
+	a.inputWords = inputWords{typer: &a.typer, p: p}
 	a.binder = binder{
 		typer: &a.typer, sourceText: &a.sourceText, equivalence: &a.equivalence, constants: &a.constants, parameters: &a.parameters, touched: &a.touched,
-		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, wordChecks: a, p: p, st: a.st,
+		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, wordChecks: &a.inputWords, p: p, st: a.st,
 	}
 	a.madeValues = madeValues{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, st: a.st}
 	return a
@@ -178,7 +179,7 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 
 // reads makes this the second reading, which goes on where one shard is not enough; the first one with nil.
 func (a *analyzer) reads(r *reading) {
-	a.second, a.touched.second, a.effects.second, a.restrictions.second, a.routing.second, a.binder.second = r, r, r, r, r, r
+	a.second, a.touched.second, a.effects.second, a.restrictions.second, a.routing.second, a.inputWords.second, a.binder.second = r, r, r, r, r, r, r
 	a.pushdown = &pushdown{typer: &a.typer, equivalence: &a.equivalence, routing: &a.routing, second: r}
 }
 

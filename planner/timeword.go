@@ -242,50 +242,58 @@ func hasTimeWord(m proto.Message) bool {
 	return found
 }
 
-// comparedWords makes casts of the words that an expression compares with times. Only
-// the second reading has a tree that it may change.
-func (a *analyzer) comparedWords(e *pg.A_Expr, sc *scope) {
-	if a.second == nil || !hasTimeWordIn(e) {
+// inputWords say how special date/time inputs ('now') in what is bound are read, as far as the types beside them are known. Only the second
+// reading has a tree that they may change.
+type inputWords struct {
+	*typer
+
+	p      *Planner
+	second *reading // nil while one shard is tried
+}
+
+// comparedWords makes casts of the words that an expression compares with times.
+func (in *inputWords) comparedWords(e *pg.A_Expr, sc *scope) {
+	if in.second == nil || !hasTimeWordIn(e) {
 		return
 	}
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT, pg.A_Expr_Kind_AEXPR_NULLIF:
 		switch sqltree.Operator(e) {
 		case "=", "<>", "!=", "<", ">", "<=", ">=", "-":
-			a.pairWords(&e.Lexpr, &e.Rexpr, sc)
+			in.pairWords(&e.Lexpr, &e.Rexpr, sc)
 			return
 		}
 		if op := sqltree.Operator(e); op == "@>" || op == "<@" || op == "&&" { // a text beside an array or a range is read as another one
 			for _, p := range [][2]**pg.Node{{&e.Lexpr, &e.Rexpr}, {&e.Rexpr, &e.Lexpr}} {
-				if oid := a.typeOf(*p[0], sc); madeOfTimes[oid] != "" {
+				if oid := in.typeOf(*p[0], sc); madeOfTimes[oid] != "" {
 					*p[1] = timed(*p[1], oid)
 				}
 			}
 		}
-		a.second.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
-		a.second.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
+		in.second.plainWords(in.readsAs(e.Lexpr, sc), e.Rexpr)
+		in.second.plainWords(in.readsAs(e.Rexpr, sc), e.Lexpr)
 	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
 		for oid, made := range madeOfTimes {
-			if typ := wordTypes[a.wordType(e.Lexpr, sc)]; typ != "" && made == typ+"[]" {
+			if typ := wordTypes[in.wordType(e.Lexpr, sc)]; typ != "" && made == typ+"[]" {
 				e.Rexpr = timed(e.Rexpr, oid)
 			}
 		}
-		a.second.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
-		a.second.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
+		in.second.plainWords(in.readsAs(e.Lexpr, sc), e.Rexpr)
+		in.second.plainWords(in.readsAs(e.Rexpr, sc), e.Lexpr)
 		if elements := e.Rexpr.GetAArrayExpr().GetElements(); elements != nil {
-			a.second.plainWords(a.readsAs(e.Lexpr, sc), elements...)
+			in.second.plainWords(in.readsAs(e.Lexpr, sc), elements...)
 		}
 	case pg.A_Expr_Kind_AEXPR_IN, pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
 		items := e.Rexpr.GetList().GetItems()
-		how := a.readsAs(e.Lexpr, sc)
+		how := in.readsAs(e.Lexpr, sc)
 		if e.Lexpr.GetAConst() != nil {
-			how = a.readsAll(items, sc)
-			a.second.plainWords(how, e.Lexpr)
+			how = in.readsAll(items, sc)
+			in.second.plainWords(how, e.Lexpr)
 		}
 		for i, n := range items {
-			a.second.plainWords(how, n)
-			a.rowWords(e.Lexpr, n, sc)
-			items[i] = timed(n, a.wordType(e.Lexpr, sc))
+			in.second.plainWords(how, n)
+			in.rowWords(e.Lexpr, n, sc)
+			items[i] = timed(n, in.wordType(e.Lexpr, sc))
 		}
 	}
 }
@@ -297,8 +305,8 @@ func hasTimeWordIn(e *pg.A_Expr) bool {
 
 // commonWords makes casts of the words beside which there are times in what gives one of several
 // values: COALESCE(at, 'now').
-func (a *analyzer) commonWords(sc *scope, of ...**pg.Node) {
-	if a.second == nil {
+func (in *inputWords) commonWords(sc *scope, of ...**pg.Node) {
+	if in.second == nil {
 		return
 	}
 	var all []*pg.Node
@@ -311,9 +319,9 @@ func (a *analyzer) commonWords(sc *scope, of ...**pg.Node) {
 	if !found {
 		return
 	}
-	oid, how := a.commonType(all, sc), a.readsAll(all, sc)
+	oid, how := in.commonType(all, sc), in.readsAll(all, sc)
 	for _, n := range of {
-		a.second.plainWords(how, *n)
+		in.second.plainWords(how, *n)
 		*n = timed(*n, oid)
 	}
 }
@@ -328,19 +336,19 @@ func pointers(list []*pg.Node) []**pg.Node {
 }
 
 // storedWords makes casts of the words that are assigned to columns of times.
-func (a *analyzer) storedWords(v *pg.RangeVar, list []*pg.Node) {
-	t := a.relation(v).table
-	if a.second == nil || t == nil {
+func (in *inputWords) storedWords(v *pg.RangeVar, list []*pg.Node) {
+	t := in.relation(v).table
+	if in.second == nil || t == nil {
 		return
 	}
 	multi := false
 	for _, n := range list {
 		if r := n.GetResTarget(); r != nil && len(r.Indirection) > 0 {
-			a.second.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
+			in.second.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
 		} else if r != nil {
 			from := assigned(r.Val)
-			a.second.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
-			to := a.timedIn(from, keyColumnOrUnknown(t, r.Name))
+			in.second.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
+			to := in.timedIn(from, keyColumnOrUnknown(t, r.Name))
 			if to == from {
 				continue
 			}
@@ -355,14 +363,14 @@ func (a *analyzer) storedWords(v *pg.RangeVar, list []*pg.Node) {
 	for _, n := range list {
 		r := n.GetResTarget() // SET (a, b) = (x, y) is SET a = x, b = y
 		if r.Val = assigned(r.Val); len(r.Indirection) == 0 {
-			r.Val = a.timedIn(r.Val, keyColumnOrUnknown(t, r.Name))
+			r.Val = in.timedIn(r.Val, keyColumnOrUnknown(t, r.Name))
 		}
 	}
 }
 
 // insertedWords is storedWords for the rows of an INSERT.
-func (a *analyzer) insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt) {
-	if a.second == nil || t == nil || sel == nil {
+func (in *inputWords) insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt) {
+	if in.second == nil || t == nil || sel == nil {
 		return
 	}
 	for i, name := range cols {
@@ -370,26 +378,26 @@ func (a *analyzer) insertedWords(t *shardmap.Table, cols []string, sel *pg.Selec
 		oid := col.OID
 		for _, row := range sel.ValuesLists {
 			if items := row.GetList().GetItems(); i < len(items) {
-				a.second.plainWords(readsOf(oid), items[i])
-				items[i] = a.timedIn(items[i], col)
+				in.second.plainWords(readsOf(oid), items[i])
+				items[i] = in.timedIn(items[i], col)
 			}
 		}
 		if i < len(sel.TargetList) && sel.Op == pg.SetOperation_SETOP_NONE && !sqltree.AnyStar(sel.TargetList[:i]) && len(sel.DistinctClause) == 0 && len(sel.GroupClause) == 0 {
 			if r := sel.TargetList[i].GetResTarget(); r != nil {
-				a.second.plainWords(readsOf(oid), r.Val)
-				r.Val = a.timedIn(r.Val, col)
+				in.second.plainWords(readsOf(oid), r.Val)
+				r.Val = in.timedIn(r.Val, col)
 			}
 		}
 	}
 }
 
 // timedIn is timed for a column that the text is written to. The cast to a user-defined type says what it means.
-func (a *analyzer) timedIn(n *pg.Node, c *shardmap.Column) *pg.Node {
+func (in *inputWords) timedIn(n *pg.Node, c *shardmap.Column) *pg.Node {
 	s := n.GetAConst().GetSval()
 	if c.OID < firstUserOID || s == nil || !HasTimeWord(s.Sval) {
 		return timed(n, c.OID)
 	}
-	tree, err := a.p.parse("SELECT NULL::" + c.Type)
+	tree, err := in.p.parse("SELECT NULL::" + c.Type)
 	if err != nil || len(tree.Stmts) != 1 {
 		return n
 	}
@@ -402,8 +410,8 @@ func (a *analyzer) timedIn(n *pg.Node, c *shardmap.Column) *pg.Node {
 }
 
 // mergedWords is storedWords for the rows that a MERGE inserts.
-func (a *analyzer) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
-	if a.second == nil || t == nil {
+func (in *inputWords) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
+	if in.second == nil || t == nil {
 		return
 	}
 	cols := columnNames(t)
@@ -415,8 +423,8 @@ func (a *analyzer) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
 	}
 	for i := range min(len(cols), len(c.Values)) {
 		oid := keyColumnOrUnknown(t, cols[i]).OID
-		a.second.plainWords(readsOf(oid), c.Values[i])
-		c.Values[i] = a.timedIn(c.Values[i], keyColumnOrUnknown(t, cols[i]))
+		in.second.plainWords(readsOf(oid), c.Values[i])
+		c.Values[i] = in.timedIn(c.Values[i], keyColumnOrUnknown(t, cols[i]))
 	}
 }
 
