@@ -73,7 +73,7 @@ type shardConns struct {
 
 // Knows implements [executor.Owner].
 func (b *shardConns) Knows(c *executor.Conn) bool {
-	if c == b.pin || c == b.tx.conn || c == b.pipe.Conn || b.tx.schema != nil || slices.Contains(b.tx.bound, c) {
+	if c == b.pin || c == b.tx.conn || c == b.pipe.Conn || b.tx.schema != nil {
 		return true
 	}
 	for _, of := range []*executor.Conn{b.tx.conn, b.pipe.Conn} {

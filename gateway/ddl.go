@@ -229,10 +229,6 @@ func (x *commands) beginSchema(alone bool) error {
 	if modes := slices.DeleteFunc(slices.Clone(x.tx.open.Modes), namesConstraints); settings.HasModes(x.tx.begin()) || len(modes) > 0 {
 		begin = strings.Join(append([]string{x.tx.begin()}, modes...), ";")
 	}
-	since := x.tx.since
-	if since == nil {
-		since = x.srv.ex.Snapshot()
-	}
 	c := x.tx.conn
 	if !onSeveral(c) {
 		if c == nil && (len(x.tx.log) > 0 || begin != "" || x.shards.pin != nil && !alone) {
@@ -249,23 +245,19 @@ func (x *commands) beginSchema(alone bool) error {
 				x.tx.shard = ""
 			}
 		}
-		if c != nil {
-			x.tx.bound = []*executor.Conn{c}
-		}
 	} else {
-		bound, err := c.Conn.(*several.Conn).Lend(owner{&x.unitRun})
-		if err != nil {
-			return err
-		}
-		x.tx.bound, x.tx.shard = bound, ""
+		x.tx.shard = ""
+	}
+	if err := x.tx.open.Settled(); err != nil {
+		return err
 	}
 	var saves []string
 	for name := range x.tx.open.Saves.All() {
 		saves = append(saves, name)
 	}
 	open := map[string]engine.Conn{}
-	for _, b := range x.tx.bound {
-		open[b.Shard()] = b
+	for _, p := range x.tx.open.Joined {
+		open[p.Shard] = p.Conn
 	}
 	ctx, done := x.interrupts.waiting()
 	defer done()
@@ -293,10 +285,10 @@ func (x *commands) beginSchema(alone bool) error {
 		return userCancel(err)
 	}
 	x.gucs.Timed = true
-	x.tx.schema, x.tx.since, x.tx.opened = tx, since, x.gucs.Settings.Patient()
+	x.tx.open.Becomes(change{&x.unitRun})
+	x.tx.schema, x.tx.opened = tx, x.gucs.Settings.Patient()
 	if !onSeveral(c) {
-		// pipe.Conn is one of the schema change's from now on; finishTx gives it back.
-		x.tx.conn = nil
+		x.tx.conn = nil // pipe.Conn is one of the schema change's from now on
 	}
 	return nil
 }
@@ -347,8 +339,11 @@ func (x *unitRun) schemaConn(ctx context.Context, shard string) (*executor.Conn,
 	if !ok {
 		return nil, sqlstate.New(sqlstate.InternalError, "the schema change has a conversation of another kind")
 	}
-	if c.Settings() == nil && !slices.Contains(x.tx.bound, c) {
-		c.SetSettings(x.tx.opened)
+	if x.tx.open.Find(shard) == nil {
+		if c.Settings() == nil {
+			c.SetSettings(x.tx.opened)
+		}
+		x.tx.open.Opened(c)
 	}
 	c.Soil() // what the session sets on it ends with the transaction, or does not
 	x.tx.uses(shard, x.unit.version)
@@ -423,28 +418,27 @@ func (b *shardConns) calm(list []*executor.Conn, want *executor.Settings) error 
 	return nil
 }
 
-// owner is the session's schema change as package several sees it.
-type owner struct{ x *unitRun }
+// change is the session's schema change as the transaction sees it.
+type change struct{ x *unitRun }
 
-// Conn is the schema change's conversation with a shard.
-func (o owner) Conn(ctx context.Context, shard string) (*executor.Conn, error) {
-	c, err := o.x.schemaConn(ctx, shard)
-	if err != nil {
-		return nil, sqlstate.As(schemaError(err))
+// Open opens the transaction on a shard.
+func (c change) Open(ctx context.Context, shard string) error {
+	if _, err := c.x.schemaConn(ctx, shard); err != nil {
+		return sqlstate.As(schemaError(err))
 	}
-	return c, nil
+	return nil
 }
 
 // Savepoint keeps the savepoints of all shards the same, and those of the private map.
-func (o owner) Savepoint(ctx context.Context, op, name string) error {
-	tx := o.x.tx.schema
+func (c change) Savepoint(ctx context.Context, op, name string) error {
+	tx := c.x.tx.schema
 	switch op {
 	case "savepoint":
 		return schemaError(tx.Savepoint(ctx, name))
 	case "release":
 		return schemaError(tx.Release(ctx, name))
 	}
-	o.x.tx.undone = true
+	c.x.tx.undone = true
 	return schemaError(tx.RollbackTo(ctx, name))
 }
 
@@ -473,50 +467,34 @@ func (x *unitRun) severalInSchema(u use) error {
 	if x.tx.serializable() {
 		return txn.CheckIsolation("serializable", at, several.Name)
 	}
-	o := several.Options{Transaction: x.tx.open, Since: x.tx.since, Owner: owner{x}}
-	x.tx.open.ReadOnly = false // the schema change has written
-	if x.tx.ran > 0 {
-		o.Writer = x.tx.shard
-	}
-	names := x.tx.schema.Shards()
-	// The time of the transaction is that of the shard where its statements ran.
-	if i := slices.Index(names, x.tx.shard); i > 0 {
-		names = append([]string{x.tx.shard}, slices.Delete(names, i, i+1)...)
-	}
-	for _, shard := range names {
-		c, err := x.schemaConn(ctx, shard)
-		if err != nil {
+	for _, shard := range x.tx.schema.Shards() {
+		if _, err := x.schemaConn(ctx, shard); err != nil {
 			return schemaError(err)
 		}
-		o.Lent = append(o.Lent, c)
 	}
+	x.tx.open.ReadOnly = false // the schema change has written
+	// The time of the transaction is that of the shard where its statements ran.
+	x.tx.open.First(x.tx.shard)
 	x.pipe.Reset()
 	x.pipe.dirty = false
-	c := x.talkSeveral(o)
-	for _, p := range x.portals.All() {
-		if p.conn != nil { // the router does not answer it
-			p.conn = c
-		}
-	}
-	c.SetSettings(x.gucs.OnShards())
-	x.tx.conn, x.pipe.Conn, x.tx.weak, x.tx.shard = c, c, false, ""
+	x.tx.conn = x.spread(x.tx.open, nil, nil)
+	x.tx.weak, x.tx.shard = false, ""
 	x.used(u)
 	return nil
 }
 
-// detach ends the conversation with several shards of a schema change, and returns the shards on which it wrote.
-func (x *unitRun) detach() (wrote []string) {
-	c := x.tx.conn
-	if !onSeveral(c) {
-		return nil
+// rests stops what runs on several shards, before the schema change ends the transaction, and returns the shards on which it
+// wrote.
+func (x *unitRun) rests() (wrote []string) {
+	if c := x.tx.conn; onSeveral(c) {
+		c.Conn.(*several.Conn).Rest()
+		if x.pipe.Conn == c {
+			x.pipe.Reset()
+		}
+		x.tx.conn = nil
+		c.Release()
 	}
-	wrote = c.Conn.(*several.Conn).Detach()
-	if x.pipe.Conn == c {
-		x.pipe.Reset()
-	}
-	x.tx.conn = nil
-	c.Release()
-	return wrote
+	return x.tx.open.Wrote()
 }
 
 // schemaSavepoint runs savepoints of a schema change.
@@ -539,7 +517,7 @@ func (x *unitRun) giveUpSchema() {
 	if x.pipe.Conn != nil {
 		x.pipe.Reset()
 	}
-	x.detach()
+	x.rests()
 	ctx, stop := timeLeft()
 	x.tx.schema.Rollback(ctx)
 	stop()
@@ -560,7 +538,7 @@ func (x *unitRun) commitSchema(commit bool) (err error) {
 		x.pipe.Reset()
 	}
 	tx := x.tx.schema
-	wrote := x.detach()
+	wrote := x.rests()
 	if commit && len(wrote) > 1 && !x.turn.Holds() {
 		commit = false
 		defer func() { err = host{x}.Holds() }()

@@ -287,8 +287,8 @@ func (x *unitRun) giveWay() {
 		x.pipe.Conn.Break()
 		x.pipe.release()
 	}
-	c := x.tx.conn
-	x.tx.conn, x.tx.lost, x.tx.failed, x.tx.ended = nil, true, true, endedFor(h)
+	c := x.tx.leaves()
+	x.tx.lost, x.tx.failed, x.tx.ended = true, true, endedFor(h)
 	if c != nil {
 		if x.pipe.Conn == c && (x.pipe.dirty || x.pipe.Waiting() || x.pipe.Skipping()) || c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) != nil {
 			c.Break()

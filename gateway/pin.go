@@ -397,12 +397,8 @@ func (x *unitRun) reachedTemp(st *planner.Statement) error {
 
 // onPin reports whether what is sent to the default shard now goes to the kept conversation.
 func (b *shardConns) onPin() bool {
-	if b.tx.schema != nil {
-		for _, c := range b.tx.bound {
-			if c == b.pin {
-				return true
-			}
-		}
+	if b.tx.schema != nil && b.tx.open.With(b.pin) {
+		return true
 	}
 	return b.pipe.Conn != nil && several.TakesPart(b.pipe.Conn, b.pin)
 }

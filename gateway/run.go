@@ -395,12 +395,14 @@ func (x *unitRun) used(u use) {
 		if c == nil && x.tx.schema != nil {
 			c = x.pipe.Conn
 		}
-		if x.tx.ran == 0 && c != nil {
-			x.turn.Wrote(c.Shard(), x.unit.version)
+		if c != nil && !onSeveral(c) { // which says so itself
+			if p := x.tx.open.Find(c.Shard()); p != nil && !p.Wrote {
+				p.Wrote = true
+				x.turn.Wrote(c.Shard(), x.unit.version)
+			}
 		}
 		x.pipe.wrote = true
 		x.pipe.several = x.pipe.several || u.several
-		x.tx.ran++
 		x.shards.writes.Note(x.pipe.Conn)
 	}
 }

@@ -137,8 +137,8 @@ func (x *unitRun) reachSeveral(u use) error {
 		return sqlstate.Refusal("CLV-1019", "SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
 			WithHint("Give the options with BEGIN.")
 	}
-	o := several.Options{Transaction: x.tx.open}
-	if x.tx.conn != nil {
+	was := x.tx.conn
+	if was != nil {
 		if err := x.drain(); err != nil {
 			return err
 		}
@@ -149,33 +149,23 @@ func (x *unitRun) reachSeveral(u use) error {
 		}
 		if x.tx.weak {
 			x.unbind()
+			was = nil
 		} else {
 			if x.pipe.dirty {
 				if _, err := x.converse(executor.Sync); err != nil {
 					return err
 				}
 			}
-			o.Adopted = txn.Adopted{Conn: x.tx.conn, Base: x.gucs.Before, Keep: x.gucs.Keep, Wrote: x.tx.ran > 0, Since: x.tx.since}
 			x.pipe.Reset()
 			x.pipe.dirty = false
+			was = x.tx.conn
 		}
 	}
-	c := x.talkSeveral(o)
-	if o.Adopted.Conn != nil {
-		for _, p := range x.portals.All() {
-			if p.conn == o.Adopted.Conn {
-				p.conn = c
-			}
-		}
-	}
-	c.SetSettings(x.gucs.Settings)
-	x.tx.conn, x.pipe.Conn, x.tx.weak = c, c, false
-	x.unit.bound = o.Adopted.Conn == nil
+	c := x.spread(x.tx.open, x.gucs.Keep, was)
+	x.tx.conn, x.tx.weak = c, false
+	x.unit.bound = was == nil
 	x.pipe.wrote = x.pipe.wrote || !u.readOnly
 	x.pipe.sending(u.reroutable)
-	if !u.readOnly {
-		x.tx.ran++
-	}
 	return nil
 }
 
@@ -189,7 +179,8 @@ func (s *Server) snapshots(c *executor.Conn) bool {
 // before in the same unit is part of it: the shard's conversation, which has an
 // implicit transaction open, is taken along in a block.
 func (x *unitRun) unitSeveral(u use) error {
-	var o several.Options
+	var tx *txn.Transaction
+	var was *executor.Conn
 	// Of what was parsed or asked there, but not run, some shards have no snapshot.
 	unread := func(c *executor.Conn) bool { return !x.unit.executed && !x.srv.snapshots(c) }
 	switch c := x.pipe.Conn; {
@@ -217,28 +208,34 @@ func (x *unitRun) unitSeveral(u use) error {
 			return x.shards.shardSaid(c, err)
 		}
 		x.tx.uses(c.Shard(), x.unit.version)
-		o.Adopted = txn.Adopted{Conn: c, Base: x.gucs.Settings, Keep: x.gucs.Settings, Wrote: x.pipe.wrote}
 		wrote := x.pipe.wrote
+		tx, was = x.srv.several.Transaction(host{x}), c
+		tx.BegunOn(c, nil, nil).Wrote = wrote
 		x.pipe.Reset()
 		x.pipe.dirty, x.pipe.wrote = false, wrote
 	}
-	c := x.talkSeveral(o)
-	for _, p := range x.portals.All() {
-		if o.Adopted.Conn != nil && p.conn == o.Adopted.Conn {
-			p.conn = c
-		}
-	}
-	c.SetSettings(x.gucs.Settings)
-	x.pipe.Conn = c
+	x.spread(tx, x.gucs.Settings, was)
 	x.used(u)
 	return nil
 }
 
-func (x *unitRun) talkSeveral(o several.Options) *executor.Conn {
-	sev := several.New(x.srv.several, host{x}, o)
+// spread makes pipe.Conn a conversation with several shards that runs the statements of tx, those of messages up to Sync if
+// it is nil, and gives it the portals of was. keep are the settings that COMMIT leaves so far.
+func (x *unitRun) spread(tx *txn.Transaction, keep *executor.Settings, was *executor.Conn) *executor.Conn {
+	if tx != nil {
+		tx.Spread(keep)
+	}
+	sev := several.New(x.srv.several, host{x}, tx)
 	x.progress.Store(sev.Progress())
 	c := executor.NewConn(several.Name, sev)
 	x.shards.at.Store(c.ShardName())
+	for _, p := range x.portals.All() {
+		if p.conn != nil && (p.conn == was || x.tx.schema != nil) { // else the router answers it
+			p.conn = c
+		}
+	}
+	c.SetSettings(x.gucs.OnShards())
+	x.pipe.Conn = c
 	return c
 }
 

@@ -56,6 +56,32 @@ func TestReadCostsOneRoundTrip(t *testing.T) {
 	}
 }
 
+// TestOneParticipantCosts: a transaction on one shard is the client's messages there, its BEGIN goes with the first of them,
+// and nothing is sent to another shard. So it is after a weak statement elsewhere, but for what that cost.
+func TestOneParticipantCosts(t *testing.T) {
+	t.Parallel()
+	gates := []*gate{newGate(t, pgtest.Database(t)), newGate(t, pgtest.Database(t))}
+	_, conn, keys := orders(t, config{shards: 2, urls: []string{gates[0].url, gates[1].url}})
+	update, read := "UPDATE orders SET note = 'x' WHERE tenant_id = $1", "SELECT note FROM orders WHERE tenant_id = $1"
+	for _, end := range []string{"COMMIT", "ROLLBACK"} {
+		// Beside the transaction, a connection's own conversation may be counted: the least is the transaction's.
+		least := [2]int64{math.MaxInt64, math.MaxInt64}
+		for try := 0; try < 3 || try < 20 && least != [2]int64{3, 0}; try++ {
+			was := [2]int64{gates[0].sent.Load(), gates[1].sent.Load()}
+			exec(t, conn, "BEGIN")
+			exec(t, conn, update, keys[0][0])
+			exec(t, conn, read, keys[0][0])
+			exec(t, conn, end)
+			for i := range gates {
+				least[i] = min(least[i], gates[i].sent.Load()-was[i])
+			}
+		}
+		if least != [2]int64{3, 0} {
+			t.Errorf("%s: %d messages to the two shards, want 3 and 0", end, least)
+		}
+	}
+}
+
 // TestPoolsAreNotWaitedForInARing: many sessions whose statements need the only
 // connections of all shards, in every mixture.
 func TestPoolsAreNotWaitedForInARing(t *testing.T) {

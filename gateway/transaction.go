@@ -27,13 +27,13 @@ const (
 )
 
 // transaction is the client's transaction, as its statements made it: what it is, and which conversation has it. The session
-// runs the statements; executor/several has one with the same names (failed, lost, saves, modes, readOnly) for several shards.
+// runs the statements; what it is on shards is open (docs/design/transaction.md).
 //
 //	            begins                          a statement's shard (bindTx)
 //	txNone ───────────────▶ open, no conn ─────────────────────────────▶ open on conn ──▶ ends
-//	                        │ log, modes, saves     ◀──unbind── weak: nothing there shows │
+//	                        │ log                   ◀──unbind── weak: nothing there shows │
 //	                        │                                                             │ reachSeveral: conn is several.Conn
-//	                        └──a schema change (beginSchema)──▶ schema, bound, shard ◀────┘
+//	                        └──a schema change (beginSchema)──▶ schema, shard ◀───────────┘
 //
 //	failed: 25P02 until ROLLBACK, or ROLLBACK TO (saves). lost: conn broke, ROLLBACK alone is left.
 type transaction struct {
@@ -45,18 +45,16 @@ type transaction struct {
 	failed bool
 	// temporary: a temporary table was made or changed in it.
 	temporary bool
-	// open is what shards that it comes to have to begin, and, where it has come to several, what is open on them; nil if
-	// there is no transaction.
+	// open has its participants, and what shards that it comes to have to begin; nil if there is no transaction.
 	open *txn.Transaction
 	// base are the characteristics that it began with, before its statements named others: an error takes it back to them.
 	base settings.Modes
 	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the
 	// shard after begin. It goes on while the binding is weak.
 	log []string
-	// conn is the shard conversation that it is bound to; nil while it is not.
+	// conn is what its statements go to: its only participant's conversation, or the view of several; nil while it is on
+	// no shard, and where a schema change says on which conversation.
 	conn *executor.Conn
-	// since is the map by which it began there.
-	since *shardmap.Snapshot
 	// snapped: a statement has been judged in it, for which PostgreSQL takes a snapshot.
 	snapped bool
 	// apart: its shard does not know of one of them.
@@ -69,16 +67,12 @@ type transaction struct {
 	// that other statements of it run on.
 	schema *schema.Tx
 	shard  string
-	// bound are the conversations that it had before it became that.
-	bound []*executor.Conn
 	// opened are the settings that the schema change's own conversations begin with.
 	opened *executor.Settings
 	// undone: a ROLLBACK TO may have taken settings back on some of them.
 	undone bool
 	// saved are the settings that its savepoints, which open has, bring back.
 	saved []settings.Saved
-	// ran counts the statements on a shard that may have written.
-	ran int
 	// first is the version of the map when it was first tied to a shard, 0 before.
 	first uint64
 	// term is that of the lease then.
@@ -290,6 +284,25 @@ func spelled(m settings.Modes, now *executor.Settings) settings.Modes {
 	return m
 }
 
+// enters makes c, on which it begins, its only participant.
+func (t *transaction) enters(c *executor.Conn, since *shardmap.Snapshot) *txn.Participant {
+	var was []*executor.Settings
+	for _, s := range t.saved {
+		was = append(was, s.Settings)
+	}
+	t.conn = c
+	return t.open.BegunOn(c, since, was)
+}
+
+// leaves forgets the participants: nothing of it shows there, or they are lost.
+func (t *transaction) leaves() *executor.Conn {
+	c := t.conn
+	if t.conn = nil; t.schema == nil {
+		t.open = t.open.Anew()
+	}
+	return c
+}
+
 // bindable reports whether the transaction is on no shard yet.
 func (t *transaction) bindable() bool { return t.conn == nil && t.schema == nil }
 
@@ -313,6 +326,6 @@ func (t *transaction) remember(text string) error {
 func (t *transaction) noteModes(text string) {
 	t.open.Modes = append(t.open.Modes, text)
 	if access := settings.ReadModes(text).Access; access != "" {
-		t.open.SetAccess(access == "read only", t.ran > 0)
+		t.open.SetAccess(access == "read only", len(t.open.Wrote()) > 0)
 	}
 }

@@ -47,7 +47,7 @@ func (x *unitRun) reachInTx(shard string, u use) error {
 
 // bindTx begins the transaction on a shard, with what it did so far.
 func (x *unitRun) bindTx(shard string, u use) error {
-	x.tx.since = x.srv.ex.Snapshot()
+	since := x.srv.ex.Snapshot()
 	c, err := x.shards.obtain(shard, u, x.gucs.Before)
 	if err != nil {
 		return err
@@ -59,7 +59,8 @@ func (x *unitRun) bindTx(shard string, u use) error {
 		}
 	}
 	c.SetSettings(x.gucs.Settings)
-	x.tx.conn, x.pipe.Conn = c, c
+	p := x.tx.enters(c, since)
+	x.pipe.Conn = c
 	if batched {
 		// An error of the BEGIN would make the shard skip the statement too: it
 		// never runs outside the transaction.
@@ -80,7 +81,7 @@ func (x *unitRun) bindTx(shard string, u use) error {
 	x.pipe.wrote = !u.readOnly
 	x.pipe.sending(u.reroutable)
 	if !u.readOnly {
-		x.tx.ran++
+		p.Wrote = true
 		x.turn.Wrote(c.Shard(), x.unit.version)
 		x.shards.writes.Note(c)
 	}
@@ -135,9 +136,8 @@ func (x *unitRun) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 // unbind rolls the transaction back on its shard and forgets the shard: it can
 // be bound again.
 func (x *unitRun) unbind() {
-	c := x.tx.conn
-	x.tx.conn, x.tx.first = nil, 0
-	x.tx.open = x.tx.open.Anew()
+	c := x.tx.leaves()
+	x.tx.first = 0
 	x.unused()
 	if x.pipe.Conn == c {
 		x.pipe.Reset()
@@ -152,8 +152,8 @@ func (x *unitRun) unbind() {
 // loseTx is for a transaction whose conversation broke.
 func (x *unitRun) loseTx() {
 	x.pipe.yield()
-	c := x.tx.conn
-	x.tx.conn, x.tx.lost, x.tx.failed = nil, true, true
+	c := x.tx.leaves()
+	x.tx.lost, x.tx.failed = true, true
 	if h := x.interrupts.ending.Load(); h != nil {
 		x.tx.ended = endedFor(h)
 	}
@@ -181,19 +181,12 @@ func (x *unitRun) finishTx(committed bool) {
 	x.pipe.forget()
 	x.portals.Ended(nil)
 	x.gucs.End(committed)
-	for _, c := range t.bound {
-		// The schema change talked on it, and so did SETs whose end nobody followed.
-		c.Soil()
-		if !c.Broken() {
-			c.Settle()
-		}
-		c.Release()
-	}
 	if t.conn != nil {
 		t.conn.SetSettings(x.gucs.Settings)
 		t.conn.Release()
 	}
 	if t.schema != nil {
+		t.open.Release()
 		x.shards.keepPin()
 	}
 }
@@ -208,7 +201,7 @@ func (x *unitRun) abandonTx() {
 		x.pipe.release()
 	}
 	if x.tx.schema != nil {
-		x.detach()
+		x.rests()
 		ctx, stop := timeLeft()
 		x.tx.schema.Rollback(ctx)
 		stop()
@@ -655,11 +648,10 @@ func (x *unitRun) joinUnit() error {
 	} else {
 		x.begins(txImplicit, "BEGIN")
 	}
-	x.tx.conn, x.tx.weak, x.tx.since, x.tx.snapped = c, false, since, true
-	if x.pipe.dirty = false; wrote {
-		x.tx.ran = 1
-	}
+	x.tx.conn, x.tx.weak, x.tx.snapped = c, false, true
+	x.pipe.dirty = false
 	if !onSeveral(c) { // which says so itself
+		x.tx.enters(c, since).Wrote = wrote
 		x.tx.uses(c.Shard(), x.unit.version)
 	}
 	return nil

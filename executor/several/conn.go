@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -13,7 +12,6 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -25,21 +23,6 @@ const (
 )
 
 var errClosed = errors.New("several: the conversation is closed")
-
-// Options are what a conversation begins with.
-type Options struct {
-	// Transaction is the one whose statements it runs; nil: it makes one for each unit of messages.
-	Transaction *txn.Transaction
-	// Adopted is the conversation on which the transaction is open already.
-	Adopted txn.Adopted
-	// Owner has the transaction open on shards since the map Since, and ends it; nil: the Conn does. Lent are its
-	// conversations so far, first the one on which statements have run, Writer the shard on which rows were written, ""
-	// if there is none.
-	Owner  txn.Owner
-	Since  *shardmap.Snapshot
-	Lent   []*executor.Conn
-	Writer string
-}
 
 // Conn is a conversation with all shards of a map, for one transaction or one
 // unit of messages. It implements engine.Conn: Send queues frames; Receive runs
@@ -59,27 +42,16 @@ type Conn struct {
 
 var _ engine.Conn = (*Conn)(nil)
 
-// New begins a conversation.
-func New(shared *Shared, host Host, opt Options) *Conn {
+// New begins a conversation that runs the statements of tx; nil: it makes one for each unit of messages.
+func New(shared *Shared, host Host, tx *txn.Transaction) *Conn {
 	c := &Conn{wake: make(chan struct{})}
-	if c.Transaction = opt.Transaction; c.Transaction == nil {
+	if c.Transaction = tx; tx == nil {
 		c.Transaction = shared.Transaction(host)
 	}
 	c.shared, c.host, c.Trace = shared, host, explain.NewTrace()
 	c.prepared = pgbackend.Statements[*prepared]{Max: portalMax}
 	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: (*portal).end}
 	c.cursors = pgbackend.Portals[*cursor]{Gone: (*cursor).end}
-	if opt.Adopted.Conn != nil {
-		c.Adopt(opt.Adopted)
-		c.Since = opt.Adopted.Since // a schema change may lend conversations to it later
-	}
-	if opt.Owner != nil {
-		c.Owner, c.Since = opt.Owner, opt.Since
-	}
-	for i, conn := range opt.Lent {
-		p := c.JoinLent(conn)
-		p.Wrote, p.Adopted = p.Shard == opt.Writer, i == 0
-	}
 	return c
 }
 
@@ -264,20 +236,21 @@ func (c *Conn) release() {
 		c.active.p.end()
 		c.active = nil
 	}
-	c.Transaction.Release()
+	if c.Change == nil {
+		c.Transaction.Release()
+	}
 }
 
-// Detach ends the use of the owner's conversations, before it ends the transaction. It returns the shards on which rows
-// may have been written.
-func (c *Conn) Detach() (wrote []string) {
+// Rest stops what runs, before a schema change ends the transaction.
+func (c *Conn) Rest() {
 	c.closePortals()
-	return c.Transaction.Detach()
+	c.Transaction.Rest()
 }
 
 // TakesPart reports whether a transaction's conversation is with, or has it as a part.
 func TakesPart(tx, with *executor.Conn) bool {
 	if c, ok := tx.Conn.(*Conn); ok {
-		return slices.ContainsFunc(c.Joined, func(p *txn.Participant) bool { return p.Conn == with })
+		return c.With(with)
 	}
 	return tx == with
 }

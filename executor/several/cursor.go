@@ -70,14 +70,14 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 		return nil, sqlstate.New(sqlstate.NoActiveTransaction, "DECLARE CURSOR can only be used in transaction blocks")
 	case c.cursors.Len()+c.host.Held().Len() >= portalMax:
 		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d cursors are open", c.cursors.Len()+c.host.Held().Len())
-	case d.Hold && c.Owner != nil:
+	case d.Hold && c.Change != nil:
 		return nil, sqlstate.Refusal("CLV-1007", "a WITH HOLD cursor in a transaction with a schema change is not supported").
 			WithHint("Declare it after the COMMIT.")
 	}
 	if err := c.free([]byte(d.Name)); err != nil {
 		return nil, err
 	}
-	if err := c.adoptedCursor(d.Name); err != nil {
+	if err := c.directCursor(d.Name); err != nil {
 		return nil, err
 	}
 	query := *e.st
@@ -120,7 +120,7 @@ func (c *runner) startJob(k *cursor) (err error) {
 }
 
 // cursorOf finds the cursor of a FETCH, MOVE or CLOSE: nil is one that a part has
-// from before it was adopted.
+// from when the session talked on it itself.
 func (c *runner) cursorOf(name string) (*cursor, *txn.Participant, error) {
 	if k, ok := c.cursors.Find(name); ok {
 		return k, c.Find(k.shard), nil
@@ -133,7 +133,7 @@ func (c *runner) cursorOf(name string) (*cursor, *txn.Participant, error) {
 		return k, nil, err
 	}
 	for _, p := range c.Joined {
-		if p.Adopted {
+		if p.Direct {
 			return nil, p, nil
 		}
 	}
@@ -274,8 +274,8 @@ func (p *portal) asCursor() (*cursor, error) {
 	return k, nil
 }
 
-// foreign runs a Describe or Execute that names no portal of the conversation: a cursor, or one that the adopted part
-// had before.
+// foreign runs a Describe or Execute that names no portal of the conversation: a cursor, or one of when
+// the session talked on a part itself.
 func (c *Conn) foreign(f wire.Frame, name string, rows int32) error {
 	k, p, err := c.cursorOf(name)
 	switch {

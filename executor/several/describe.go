@@ -32,7 +32,7 @@ func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uin
 		}
 	}
 	shard := c.describerOf(st)
-	if shard == "" && len(c.Joined) == 0 && c.Owner == nil {
+	if shard == "" && len(c.Joined) == 0 && c.Change == nil {
 		shard = c.ownerOf(st)
 		if !c.Block {
 			d, err := c.describeAnywhere(ctx, shard, text, oids)

@@ -45,7 +45,7 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 		case err != nil:
 			return nil, err
 		case r.Several:
-			if e.st, err = c.Ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.Owner != nil); err != nil {
+			if e.st, err = c.Ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.Change != nil); err != nil {
 				return nil, err
 			}
 			return c.begins(ctx, e)
@@ -169,9 +169,9 @@ func holdsForTransaction(st *planner.Statement, q *request) error {
 }
 
 // Keep returns the shard's part, whose conversation the session is about to keep when the transaction has ended; nil if
-// the transaction is another owner's.
+// a schema change ends the transaction.
 func (c *Conn) Keep(shard string) (kept *executor.Conn, err error) {
-	if c.Owner != nil {
+	if c.Change != nil {
 		return nil, nil
 	}
 	err = c.within(func() error {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -75,11 +76,11 @@ func FuzzFrames(f *testing.F) {
 			frames, rest = append(frames, fr...), next
 		}
 		frames = wire.AppendEmpty(frames, wire.Sync)
-		var o Options
+		var tx *txn.Transaction
 		if len(b)%2 == 0 {
-			o = inBlock(shared, host)
+			tx = inBlock(shared, host)
 		}
-		c := New(shared, host, o)
+		c := New(shared, host, tx)
 		defer c.Close()
 		if err := c.Send(frames); err != nil {
 			return

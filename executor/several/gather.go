@@ -255,7 +255,7 @@ func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
 	g.values += n * len(r.fields)
 	g.kept += len(frames)
 	values, bytes := smallValues, smallBytes
-	if g.c.Owner != nil { // there is no scratch conversation
+	if g.c.Change != nil { // there is no scratch conversation
 		values, bytes = ownerValues, ownerBytes
 	}
 	if g.values > min(values, parametersMax-len(g.in.values)) || g.kept > bytes || r.unfit() {

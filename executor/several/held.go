@@ -95,10 +95,10 @@ func (h *Held) CloseAll() {
 	h.cursors = nil
 }
 
-// adoptedCursor refuses the name of a cursor that the transaction has declared on a shard before it came to several.
-func (c *runner) adoptedCursor(name string) error {
+// directCursor refuses the name of a cursor that the transaction has declared on a shard before it came to several.
+func (c *runner) directCursor(name string) error {
 	for _, p := range c.Joined {
-		if !p.Adopted || !p.Begun || !c.Can(p.Shard).Catalogue {
+		if !p.Direct || !p.Begun || !c.Can(p.Shard).Catalogue {
 			continue
 		}
 		res, err := c.Exec(p, "SELECT 1 FROM pg_catalog.pg_cursors WHERE name = E'"+strings.NewReplacer(`'`, `''`, `\`, `\\`).Replace(name)+"'")

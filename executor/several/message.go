@@ -131,7 +131,7 @@ func (c *Conn) fail(err error) {
 	case !c.Block:
 		// Nothing of the unit is left; what follows up to Sync is skipped.
 		c.RollBack()
-	case c.Saves.Len() == 0 && c.Owner == nil:
+	case c.Saves.Len() == 0 && c.Change == nil:
 		// Nothing can bring it back: others need not wait for its locks until the client says ROLLBACK.
 		c.Lost = true
 		c.endPortals()
@@ -162,7 +162,7 @@ var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction 
 
 // plan analyses a text.
 func (c *runner) plan(text string) (*planner.Statement, error) {
-	return c.Ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.Owner != nil)
+	return c.Ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.Change != nil)
 }
 
 func (c *Conn) parse(body []byte) error {

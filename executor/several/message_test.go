@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/several/tuplestore"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -17,10 +18,10 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // inBlock is a conversation inside of BEGIN.
-func inBlock(shared *Shared, host Host) Options {
+func inBlock(shared *Shared, host Host) *txn.Transaction {
 	tx := shared.Transaction(host)
 	tx.BeginBlock("BEGIN", nil)
-	return Options{Transaction: tx}
+	return tx
 }
 
 // answers are the types of the messages that frames are answered with; an error is its code and its message.

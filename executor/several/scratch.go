@@ -39,7 +39,7 @@ type scratch struct {
 
 // newScratch borrows a conversation with a shard.
 func (c *runner) newScratch(ctx context.Context, shard string) (*scratch, error) {
-	if c.Owner != nil {
+	if c.Change != nil {
 		return nil, sqlstate.Refusal("CLV-0801", "a statement that needs a temporary table of rows of several shards is not supported after a schema change in the same transaction").
 			WithHint("Commit the schema change first, or use a statement that each shard can run for itself.")
 	}

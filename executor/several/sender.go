@@ -167,7 +167,7 @@ func (c *sender) reads(e *execution) ([]string, error) {
 		if err != nil || !r.Several {
 			return nil, err
 		}
-		if st, err = c.Ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.Owner != nil); err != nil {
+		if st, err = c.Ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.Change != nil); err != nil {
 			return nil, err
 		}
 	}

@@ -37,7 +37,7 @@ type conns struct {
 
 var groups atomic.Uint64
 
-func (c *conns) open(ex *executor.Executor, host Host) {
+func (c *conns) starts(ex *executor.Executor, host Host) {
 	c.Ex, c.host, c.group = ex, host, groups.Add(1)
 }
 

@@ -47,13 +47,6 @@ func (c *Transaction) SetConstraints(ctx context.Context, st *planner.Statement)
 
 func (c *Transaction) defaultShard() string { return c.host.Snapshot().State().DefaultShard }
 
-// hasNamed reports whether some of the transaction's modes are SET CONSTRAINTS with names.
-func (c *Transaction) hasNamed() bool {
-	return slices.ContainsFunc(c.Modes, func(m string) bool {
-		return strings.HasPrefix(m, "SET CONSTRAINTS ") && !strings.HasPrefix(m, "SET CONSTRAINTS ALL ")
-	})
-}
-
 // setsNamed runs SET CONSTRAINTS with names on a part that has begun, for those constraints that the shard has.
 func (c *Transaction) setsNamed(p *Participant, text string) error {
 	names, deferred := planner.NamedConstraints(text)
@@ -131,42 +124,25 @@ func (c *Transaction) SetReadOnly(st *planner.Statement) error {
 // number of the one that is named. Portals are the caller's.
 func (c *Transaction) Savepoint(op, name string, at int) error {
 	sql := strings.ToUpper(op) + " " + executor.QuoteIdentifier(name)
-	if c.Owner != nil {
-		for _, p := range c.Joined {
-			if p.Busy != nil {
-				return p.Unread()
-			}
+	for _, p := range c.Joined {
+		if p.Busy != nil && p.Begun {
+			return p.Unread()
 		}
-		if err := c.Owner.Savepoint(c.Ctx, op, name); err != nil {
+	}
+	if c.Change != nil {
+		if err := c.Change.Savepoint(c.Ctx, op, name); err != nil {
 			c.Aborted = true
 			return err
 		}
 	}
 	for _, p := range c.Joined {
-		if !p.Begun {
+		if !p.Begun || c.Change != nil {
 			continue
 		}
-		if p.Busy != nil {
-			return p.Unread()
-		}
-		if p.lent {
-			// The owner has done it.
-		} else if _, err := p.Conn.Exec(sql); err != nil {
+		if _, err := p.Conn.Exec(sql); err != nil {
 			// Parts differ now: only the end of the transaction makes them equal.
 			c.Lost = true
 			return c.Failure(p, err)
-		}
-		switch op {
-		case "savepoint":
-			c.known(p)
-			p.saves = append(p.saves, p.Conn.Settings())
-		case "release":
-			p.saves = p.saves[:min(at, len(p.saves))]
-		case "rollback to":
-			if p.Stale = false; at < len(p.saves) {
-				p.Conn.SetSettings(p.saves[at])
-				p.saves = p.saves[:at+1]
-			}
 		}
 	}
 	c.NoteSavepoint(op, name, at)

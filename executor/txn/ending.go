@@ -73,7 +73,7 @@ func (c *Transaction) ends() (open []*Participant, first *Participant) {
 func (p *Participant) ended(committed bool) {
 	p.Begun, p.since, p.Begin, p.Wrote, p.Stale, p.Unpreparable, p.saves = false, nil, "", false, false, p.Conn.Pinned(), nil
 	settings := p.base
-	if p.Adopted && committed {
+	if p.Direct && committed {
 		settings = p.keep
 	}
 	p.Conn.SetSettings(settings)
@@ -139,8 +139,8 @@ func (c *Transaction) joins(ctx context.Context, p *Participant, write bool) err
 		return nil
 	}
 	for _, q := range c.Joined {
-		if q != p && q.Wrote && c.Owner != nil {
-			return c.canWriteLent(ctx)
+		if q != p && q.Wrote && c.Change != nil {
+			return c.canWriteInChange(ctx)
 		}
 		if q != p && q.Wrote {
 			return c.txns.CanWrite(ctx, []*Participant{{Shard: q.Shard, Conn: q.Conn}, {Shard: p.Shard, Conn: p.Conn}})

@@ -44,20 +44,35 @@ type Participant struct {
 	// each savepoint are in saves.
 	base  *executor.Settings
 	saves []*executor.Settings
-	// Adopted: the transaction began on it alone; keep are its settings after a COMMIT.
-	Adopted bool
-	keep    *executor.Settings
+	// Direct: the session has talked on it itself; keep are its settings after a COMMIT.
+	Direct bool
+	keep   *executor.Settings
 	// Stale: a SET ran on it, of which the session has not taken note yet.
 	Stale bool
 	// Unpreparable: something may have run on it that cannot be prepared, but can be committed. What the session keeps
 	// there (temporary objects, a lock that it takes once more) is that: PostgreSQL, PREPARE TRANSACTION.
 	Unpreparable bool
-	// lent: the conversation is the owner's, see Owner.
-	lent bool
+	// opened: the conversation is the schema change's, which gives it back.
+	opened bool
 }
 
 // open reports whether a transaction is open on the part, as far as is known.
 func (p *Participant) open() bool { return p.Begun || p.Conn.Status() != 'I' }
+
+// savepoint notes the settings that it has after SAVEPOINT, RELEASE or ROLLBACK TO.
+func (p *Participant) savepoint(op string, at int) {
+	switch op {
+	case "savepoint":
+		p.saves = append(p.saves, p.Conn.Settings())
+	case "release":
+		p.saves = p.saves[:min(at, len(p.saves))]
+	case "rollback to":
+		if p.Stale = false; at < len(p.saves) {
+			p.Conn.SetSettings(p.saves[at])
+			p.saves = p.saves[:at+1]
+		}
+	}
+}
 
 // Find returns the part of a shard, nil if it has none.
 func (c *Transaction) Find(shard string) *Participant {
@@ -78,7 +93,7 @@ func (c *Transaction) Participant(ctx context.Context, shard string, write bool)
 	if shard == "" {
 		if len(c.Joined) > 0 {
 			shard = c.Joined[0].Shard
-		} else if c.Owner != nil {
+		} else if c.Change != nil {
 			shard = c.host.Snapshot().State().DefaultShard
 		} else {
 			shard = c.Ex.Any()
@@ -90,8 +105,8 @@ func (c *Transaction) Participant(ctx context.Context, shard string, write bool)
 		}
 	}
 	p := c.Find(shard)
-	if p == nil && c.Owner != nil {
-		return c.borrowLent(ctx, shard, write)
+	if p == nil && c.Change != nil {
+		return c.open(ctx, shard, write)
 	}
 	if p == nil {
 		conn, err := c.Reader(ctx, shard)
@@ -185,7 +200,7 @@ func (c *Transaction) Participants(ctx context.Context, shards []string, write b
 		}
 	}
 	var fresh []*executor.Conn
-	if len(missing) > 0 && c.Owner == nil {
+	if len(missing) > 0 && c.Change == nil {
 		have := c.loose()
 		missing = missing[:0]
 		for _, s := range shards {
@@ -270,8 +285,11 @@ func (c *Transaction) fresh(ctx context.Context, shards []string, have []*execut
 // loose takes away the parts on which nothing is open: descriptions ran there.
 // Who holds them must not wait for others.
 func (c *Transaction) loose() (conns []*executor.Conn) {
+	if c.Change != nil {
+		return nil
+	}
 	c.Joined = slices.DeleteFunc(c.Joined, func(p *Participant) bool {
-		if p.Begun || p.Adopted || p.lent || p.Busy != nil || p.Stale || p.Wrote || p.Conn.Broken() || p.Conn.Status() != 'I' {
+		if p.Begun || p.Direct || p.Busy != nil || p.Stale || p.Wrote || p.Conn.Broken() || p.Conn.Status() != 'I' {
 			return false
 		}
 		conns = append(conns, p.Conn)

@@ -26,7 +26,7 @@ func (c *Transaction) MayRead(st *planner.Statement, portion int32) {
 	}
 	c.onReplicas = false
 	c.Joined = slices.DeleteFunc(c.Joined, func(p *Participant) bool {
-		if !p.Conn.OnReplica() || p.Adopted || p.Busy != nil {
+		if !p.Conn.OnReplica() || p.Direct || p.Busy != nil {
 			return false
 		}
 		if p.open() {

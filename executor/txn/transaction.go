@@ -3,13 +3,11 @@ package txn
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -55,26 +53,20 @@ type Transaction struct {
 	// Joined are the participants so far.
 	Joined []*Participant
 	Block  bool // inside a transaction block
-	// BeginText is the text that begins the block on a shard; base are the settings that a shard's conversation has then, if
-	// based is set: the transaction began as a block.
-	BeginText string
-	base      *executor.Settings
-	based     bool
-	// Since is the map by which an owner's transaction began.
-	Since *shardmap.Snapshot
-	// Owner has the transaction open on shards, and ends it; nil: the transaction does itself.
-	Owner Owner
-	Saves pgbackend.Savepoints[Savepoint]
-	// Modes are SET TRANSACTION and SET CONSTRAINTS since it began.
-	Modes []string
+	Preamble
+	// base are the settings that a shard's conversation has when the block begins on it, if based is set: the transaction
+	// began as a block.
+	base  *executor.Settings
+	based bool
+	since *shardmap.Snapshot // the map by which a schema change's transaction began
+	// Change opens the transaction on shards and ends it; nil: the transaction does itself.
+	Change Change
 	// Aborted: nothing but the end of the transaction, or a savepoint, is left;
 	// Lost: not even a savepoint.
 	Aborted, Lost bool
 	culprit       string // the shard that failed last
-	// ReadOnly: the block is READ ONLY; wrote: it had written before. Else what may have written has not.
-	ReadOnly, wrote bool
-	ClockOn         string // the shard whose transaction's time is the transaction's, see Clock
-	clockText       string
+	ClockOn       string // the shard whose transaction's time is the transaction's, see Clock
+	clockText     string
 	// Proven are the shards whose snapshots fit each other, see TakeSnapshots.
 	Proven map[string]bool
 	waitID string // see WatchLocks
@@ -89,16 +81,10 @@ type Transaction struct {
 	Counts bool
 }
 
-// Savepoint is what ROLLBACK TO brings back of the block.
-type Savepoint struct {
-	modes    int // how many there were
-	readOnly bool
-}
-
 // New is a transaction that nothing has begun yet. refine makes the client's error of a shard's, nil if it is good as it is.
 func New(ex *executor.Executor, txns *Transactions, host Host, refine func(*sqlstate.Error) *sqlstate.Error) *Transaction {
 	c := &Transaction{txns: txns, refine: refine}
-	c.open(ex, host)
+	c.starts(ex, host)
 	return c
 }
 
@@ -108,70 +94,65 @@ func (c *Transaction) BeginBlock(begin string, base *executor.Settings) {
 	c.Block, c.BeginText, c.base, c.based = true, begin, base, true
 }
 
-// Anew is the same block, of which nothing is open on shards.
+// Anew is the same block, without participants: what it had did not show, or is lost.
 func (c *Transaction) Anew() *Transaction {
 	n := New(c.Ex, c.txns, c.host, c.refine)
-	n.Block, n.BeginText, n.base, n.based = c.Block, c.BeginText, c.base, c.based
-	n.Modes, n.Saves, n.ReadOnly = c.Modes, c.Saves, c.ReadOnly
+	n.Block, n.Preamble, n.base, n.based = c.Block, c.Preamble, c.base, c.based
 	return n
 }
 
-// Beginning is what begins the block on a shard: BEGIN and the modes.
-func (c *Transaction) Beginning() []string { return append([]string{c.BeginText}, c.Modes...) }
-
-// SetAccess notes that the block is READ ONLY, or is not any more. wrote: it has written before.
-func (c *Transaction) SetAccess(readOnly, wrote bool) {
-	c.ReadOnly, c.wrote = readOnly, c.wrote || readOnly && wrote
+// NoteSavepoint notes what SAVEPOINT, RELEASE or ROLLBACK TO ("savepoint", ...) did. at is the number of the one that is
+// named.
+func (c *Transaction) NoteSavepoint(op, name string, at int) {
+	for _, p := range c.Joined {
+		if !p.Begun {
+			continue
+		}
+		if op == "savepoint" {
+			c.known(p)
+		}
+		p.savepoint(op, at)
+	}
+	if c.note(op, name, at); op == "rollback to" {
+		c.Aborted = false
+	}
 }
 
-// NoteSavepoint notes what SAVEPOINT, RELEASE or ROLLBACK TO ("savepoint", ...) did to the block. at is the number of the
-// one that is named.
-func (c *Transaction) NoteSavepoint(op, name string, at int) {
-	if op == "savepoint" {
-		c.Saves.Set(name, Savepoint{modes: len(c.Modes), readOnly: c.ReadOnly})
-		return
+// BegunOn makes a participant of a conversation on which the session has begun the transaction by itself: the only one, and
+// the session goes on talking on it. since is the map by which it began there, was are its settings at the savepoints.
+func (c *Transaction) BegunOn(conn *executor.Conn, since *shardmap.Snapshot, was []*executor.Settings) *Participant {
+	p := &Participant{Shard: conn.Shard(), Conn: conn, Begun: true, Direct: true, since: since, base: c.Base(), saves: was, Unpreparable: conn.Pinned()}
+	p.Pipe.Conn, p.Pipe.Inner = conn, true
+	c.Joined = append(c.Joined, p)
+	return p
+}
+
+// Spread is called before statements run on several shards: from now on all participants are stopped together, and get
+// what is set until the end of the transaction. keep are the settings that COMMIT leaves of what was set on the one that
+// the session talked on.
+func (c *Transaction) Spread(keep *executor.Settings) {
+	for _, p := range c.Joined {
+		if p.keep = keep; c.Change == nil {
+			p.Conn.Group(c.group)
+		}
+		c.adds(p.Conn)
 	}
-	was := c.Saves.At(at)
-	since := c.Modes[was.modes:]
-	c.Modes, c.ReadOnly = c.Modes[:was.modes], was.readOnly
-	if op == "rollback to" {
-		c.Saves.RollBack(at)
-		c.Aborted = false
-		return
-	}
-	// SET TRANSACTION ends with the savepoint, SET CONSTRAINTS does not.
-	for _, m := range since {
-		if strings.HasPrefix(m, "SET CONSTRAINTS ") {
-			c.Modes = append(c.Modes, m)
+}
+
+// Wrote are the shards on which something may have been written, sorted.
+func (c *Transaction) Wrote() (shards []string) {
+	for _, p := range c.Joined {
+		if p.Wrote {
+			shards = append(shards, p.Shard)
 		}
 	}
-	c.Saves.Release(at)
+	slices.Sort(shards)
+	return shards
 }
 
-// ModesAt are those that there were at a savepoint.
-func (c *Transaction) ModesAt(at int) []string { return c.Modes[:c.Saves.At(at).modes] }
-
-// Adopted is a shard's conversation on which the transaction is open already.
-type Adopted struct {
-	// Conn is the transaction's from now on, which releases it; nil: there is none.
-	Conn *executor.Conn
-	// Base are its settings, Keep those after a COMMIT.
-	Base, Keep *executor.Settings
-	// Wrote says that it may have written, Since is the map by which the transaction began there.
-	Wrote bool
-	Since *shardmap.Snapshot
-}
-
-// Adopt makes a participant of a conversation on which the transaction is open.
-func (c *Transaction) Adopt(a Adopted) {
-	p := &Participant{Shard: a.Conn.Shard(), Conn: a.Conn, Begun: true, Adopted: true, Wrote: a.Wrote, since: a.Since, base: a.Base, keep: a.Keep, Unpreparable: a.Conn.Pinned()}
-	p.Pipe.Conn, p.Pipe.Inner = a.Conn, true
-	for range c.Saves.Len() {
-		p.saves = append(p.saves, a.Base)
-	}
-	c.Joined = append(c.Joined, p)
-	a.Conn.Group(c.group)
-	c.adds(a.Conn)
+// With reports whether a conversation is a participant's.
+func (c *Transaction) With(conn *executor.Conn) bool {
+	return slices.ContainsFunc(c.Joined, func(p *Participant) bool { return p.Conn == conn })
 }
 
 // EndBlock ends what the block was begun with, before its shards are asked.

@@ -9,37 +9,35 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Owner is who has the transaction open on the shards and ends it: a schema change (docs/design/schema.md). Its
-// conversations are parts that are lent: nothing is begun, committed or given back on them here.
-type Owner interface {
-	// Conn is its conversation with a shard, in which the transaction is open.
-	Conn(ctx context.Context, shard string) (*executor.Conn, error)
+// Change is the schema change that a transaction has become (docs/design/schema.md). It opens the transaction on shards, and
+// ends it: nothing is begun or committed by the transaction itself.
+type Change interface {
+	// Open opens it on a shard, with Opened.
+	Open(ctx context.Context, shard string) error
 	// Savepoint runs SAVEPOINT ("savepoint"), RELEASE or ROLLBACK TO on all its shards.
 	Savepoint(ctx context.Context, op, name string) error
 }
 
-// JoinLent makes a part of an owner's conversation.
-func (c *Transaction) JoinLent(conn *executor.Conn) *Participant {
-	p := &Participant{Shard: conn.Shard(), Conn: conn, Begun: true, lent: true, since: c.Since, base: conn.Settings()}
+// Opened makes a participant of a conversation of the schema change, in which the transaction is open.
+func (c *Transaction) Opened(conn *executor.Conn) {
+	p := &Participant{Shard: conn.Shard(), Conn: conn, Begun: true, opened: true, since: c.since, base: conn.Settings()}
 	p.Pipe.Conn, p.Pipe.Inner = conn, true
 	for range c.Saves.Len() {
 		p.saves = append(p.saves, p.base)
 	}
 	c.adds(conn)
 	c.Joined = append(c.Joined, p)
-	return p
 }
 
-// borrowLent is part for a shard on which the owner is asked for its conversation.
-func (c *Transaction) borrowLent(ctx context.Context, shard string, write bool) (*Participant, error) {
-	conn, err := c.Owner.Conn(ctx, shard)
-	if err != nil {
+// open makes sure that the schema change has opened the transaction on a shard.
+func (c *Transaction) open(ctx context.Context, shard string, write bool) (*Participant, error) {
+	if err := c.Change.Open(ctx, shard); err != nil {
 		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
 			return nil, cause
 		}
 		return nil, err
 	}
-	p := c.JoinLent(conn)
+	p := c.Find(shard)
 	if err := c.joins(ctx, p, write); err != nil {
 		return nil, err
 	}
@@ -48,9 +46,9 @@ func (c *Transaction) borrowLent(ctx context.Context, shard string, write bool) 
 	return p, nil
 }
 
-// canWriteLent is asked before rows are written on a second shard of an owner's transaction: all of its shards have to
+// canWriteInChange is asked before rows are written on a second shard of a schema change's transaction: all of its shards have to
 // be able to prepare it, with the definitions that it has made.
-func (c *Transaction) canWriteLent(ctx context.Context) error {
+func (c *Transaction) canWriteInChange(ctx context.Context) error {
 	var all []*Participant
 	for _, s := range c.host.Snapshot().Shards() {
 		if !s.Can().PreparesDefinitions {
@@ -66,26 +64,40 @@ func (c *Transaction) canWriteLent(ctx context.Context) error {
 	return c.txns.CanWrite(ctx, all)
 }
 
-// Lend makes the transaction owner's: it ends it from now on, on the conversations that are returned, in the order in
-// which it began on them. Those on which nothing is open are given back.
-func (c *Transaction) Lend(owner Owner) (lent []*executor.Conn, err error) {
+// Settled makes sure that a schema change can have the transaction: it is open on all participants, and none is busy.
+func (c *Transaction) Settled() error {
 	if err := c.Idle(); err != nil {
-		return nil, err
+		return err
 	}
 	for _, conn := range c.loose() {
 		c.GiveBack(conn)
 	}
 	for _, p := range c.Joined {
 		if !p.Begun {
-			return nil, sqlstate.New(sqlstate.InternalError, "the transaction is not open on shard %s", p.Shard).OnShard(p.Shard)
+			return sqlstate.New(sqlstate.InternalError, "the transaction is not open on shard %s", p.Shard).OnShard(p.Shard)
 		}
 	}
-	for _, p := range c.Joined {
-		p.lent = true
-		lent = append(lent, p.Conn)
+	return nil
+}
+
+// Becomes makes the transaction the schema change's.
+func (c *Transaction) Becomes(change Change) {
+	if c.since = c.host.Snapshot(); len(c.Joined) > 0 && c.Joined[0].since != nil {
+		c.since = c.Joined[0].since
 	}
-	c.Owner = owner
-	return lent, nil
+	c.Change = change
+}
+
+// First makes the shard's participant the one whose time is the transaction's, and whose cursors a name may mean; "" is the
+// first one.
+func (c *Transaction) First(shard string) {
+	if len(c.Joined) == 0 {
+		return
+	}
+	at := max(slices.IndexFunc(c.Joined, func(p *Participant) bool { return p.Shard == shard }), 0)
+	p := c.Joined[at]
+	p.Direct = true
+	c.Joined = slices.Insert(slices.Delete(c.Joined, at, at+1), 0, p)
 }
 
 // Idle is an error while a part answers something, so that its conversation cannot be used by others. What settings the parts
@@ -111,36 +123,36 @@ func (c *Transaction) Abandon() {
 	}
 }
 
-// Detach ends the use of an owner's conversations. It returns the shards on which rows may have been written.
-func (c *Transaction) Detach() (wrote []string) {
+// Rest stops what runs on the participants, before a schema change ends the transaction on them.
+func (c *Transaction) Rest() {
 	c.StopAll()
 	c.Calm()
 	c.Abandon()
 	for _, p := range c.Joined {
-		if p.Wrote {
-			wrote = append(wrote, p.Shard)
-		}
 		c.forget(p.Conn)
 		if !c.DeadlineNow().IsZero() && !p.Conn.Broken() && p.Conn.SetDeadline(time.Time{}) != nil {
 			p.Conn.Break()
 		}
 	}
-	c.Joined = nil
-	slices.Sort(wrote)
-	return wrote
 }
 
-// Release gives all conversations back. What still runs on them is stopped by their pools: nothing is waited for.
+// Release gives all conversations back, but for those that a schema change has opened. What still runs on them is stopped by
+// their pools: nothing is waited for.
 func (c *Transaction) Release() {
 	c.mu.Lock()
 	cut := c.cut
 	c.mu.Unlock()
 	for _, p := range c.Joined {
 		c.forget(p.Conn)
-		if p.lent {
+		switch {
+		case p.opened:
 			continue
-		}
-		if p.open() || cut {
+		case c.Change != nil:
+			// It talked on it, and so did SETs whose end nobody followed.
+			if p.Conn.Soil(); !p.Conn.Broken() {
+				p.Conn.Settle()
+			}
+		case p.open() || cut:
 			p.Conn.Break()
 		}
 		if c.Soils {
