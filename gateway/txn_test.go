@@ -145,3 +145,19 @@ func TestSchemaChangesInTransactions(t *testing.T) {
 		t.Errorf("n = %d", n)
 	}
 }
+
+// TestSettingsBehindASavepoint: what ROLLBACK TO takes back on each of a schema change's conversations is known, whenever it
+// became a participant.
+func TestSettingsBehindASavepoint(t *testing.T) {
+	t.Parallel()
+	_, conn, keys := orders(t, config{})
+	for _, ks := range keys {
+		exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'é')", ks[0])
+	}
+	run(t, conn, []step{
+		{"BEGIN", "BEGIN T"}, {"ALTER TABLE orders ADD COLUMN extra int", "ALTER TABLE T"}, {"SAVEPOINT s", "SAVEPOINT T"}, {"SET bytea_output = 'escape'", "SET T"},
+		{fmt.Sprintf("SELECT count(*) FROM orders WHERE tenant_id = %d", keys[1][0]), "SELECT 1: 1 T"}, {"SELECT count(*) FROM orders", "SELECT 1: 3 T"},
+		{"ROLLBACK TO s", "ROLLBACK T"}, {"SET bytea_output = 'escape'", "SET T"}, {`SELECT DISTINCT convert_to(note, 'UTF8')::text FROM orders`, `SELECT 1: \303\251 T`},
+		{"ROLLBACK", "ROLLBACK I"},
+	})
+}
