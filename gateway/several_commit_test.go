@@ -103,6 +103,9 @@ func TestReadOnlyAfterADeferredWrite(t *testing.T) {
 	run(t, conn, []step{
 		{"BEGIN", "BEGIN T"}, {fmt.Sprintf("INSERT INTO orders VALUES (%d, 1, 'x'), (%[1]d, 2, 'x')", keys[0][0]), "INSERT 0 2 T"}, {"SET TRANSACTION READ ONLY", "SET T"},
 		{"SELECT count(*) FROM orders", "SELECT 1: 2 T"}, {"COMMIT", "23505 I"}, {"SELECT count(*) FROM orders", "SELECT 1: 0 I"},
+		// Temporary tables are written while it is READ ONLY.
+		{"CREATE TEMPORARY TABLE here (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)", "CREATE TABLE I"}, {"BEGIN READ ONLY", "BEGIN T"}, {"INSERT INTO here VALUES (1), (1)", "INSERT 0 2 T"},
+		{"SELECT count(*) FROM orders", "SELECT 1: 0 T"}, {"COMMIT", "23505 I"}, {"SELECT count(*) FROM here", "SELECT 1: 0 I"},
 	})
 }
 

@@ -159,7 +159,7 @@ func (c *Transaction) With(conn *executor.Conn) bool {
 func (c *Transaction) EndBlock() {
 	if c.ReadOnly && !c.wrote {
 		for _, p := range c.Joined {
-			p.Wrote = false // it could not
+			p.Wrote = p.Wrote && p.Unpreparable // temporary tables can be written
 		}
 	}
 	c.Block, c.ReadOnly, c.wrote, c.Modes = false, false, false, nil
