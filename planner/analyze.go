@@ -25,7 +25,6 @@ type analyzer struct {
 	effects
 	restrictions
 	routing
-	*pushdown // nil while one shard is tried
 	madeValues
 	inputWords
 	binder
@@ -33,7 +32,7 @@ type analyzer struct {
 	p  *Planner
 	st *Statement
 
-	second *reading // nil while one shard is tried
+	second *reading
 }
 
 // touched is what the statement touches.
@@ -95,9 +94,6 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 		addTable(&to.st.Tables, r.table)
 		switch r.table.Kind {
 		case shardmap.Sharded:
-			if to.second != nil {
-				to.second.keyspaces[r.table.Keyspace] = true
-			}
 			if to.sharded != "" && to.st.Keyspace != r.table.Keyspace {
 				to.second.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, r.table.Keyspace).
 					WithHint("Declare them with the same cleave.keyspace to have them colocated, or use them in two statements."))
@@ -116,6 +112,20 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 			to.whole = name
 		}
 	}
+}
+
+// oneKeyspace reports whether the sharded tables are all of one keyspace.
+func (to *touched) oneKeyspace() bool {
+	name := ""
+	for _, t := range to.st.Tables {
+		if t.Kind == shardmap.Sharded {
+			if name != "" && t.Keyspace != name {
+				return false
+			}
+			name = t.Keyspace
+		}
+	}
+	return name != ""
 }
 
 func addTable(list *[]*shardmap.Table, t *shardmap.Table) {
@@ -234,20 +244,18 @@ func (a *analyzer) shape() {
 // query analyses a SELECT, INSERT, UPDATE, DELETE or MERGE and proves it.
 func (a *analyzer) query(n *pg.Node) {
 	st := a.st
-	none := &facts{learned: map[*jnode]bool{}}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
 		st.Tag, st.ReturnsRows = "SELECT", true
 		q := a.selectQuery(v.SelectStmt, nil)
-		if a.second != nil {
-			a.second.top, a.second.root = n, q
-		}
-		a.visitQuery(q, none)
+		a.second.top, a.second.root = n, q
+		a.prove(q)
 	default:
-		if a.second != nil {
-			a.second.top = n
-		}
+		a.second.top = n
 		a.modify(n, nil, true)
+	}
+	if a.second.several {
+		a.settleBounds()
 	}
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
 	st.Sequenced = a.sequence != ""
@@ -325,7 +333,7 @@ func (a *analyzer) finish() {
 				WithHint("Get the value in a statement of its own: SELECT %s(...).", a.sequence))
 		}
 		st.Kind = OneShard
-		if a.second != nil {
+		if a.second.several {
 			st.Kind = Several
 		}
 	case a.whole != "" || a.catalog != "" || a.unknown != "" || a.sequence != "" || a.preferDefault || a.locks && a.reference != "":
@@ -341,9 +349,7 @@ func (a *analyzer) finish() {
 		if t.Kind == shardmap.Reference {
 			a.second.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Its rows would have to change on every shard at once."))
-			if a.second != nil {
-				st.Kind = Several
-			}
+			st.Kind = Several
 		}
 	}
 	if st.Kind == Several && a.second.top != nil {
@@ -430,7 +436,7 @@ func (c *cte) rename(names []string) {
 func (eq *equivalence) fixCTE(c *cte, q *query, names []string) {
 	c.cols, c.sets, c.open = nil, nil, q.open
 	for i, col := range q.cols {
-		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid})
+		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid, late: col.late})
 		set, ok := eq.exported(q, i, &facts{learned: map[*jnode]bool{}})
 		if !ok {
 			set = nil
@@ -454,9 +460,11 @@ func (a *binder) recursive(s *pg.SelectStmt, sc *scope, entry *cte, names []stri
 	if inner.ctes == nil {
 		inner.ctes = map[string]*cte{}
 	}
+	defer func(n int) { a.second.repeated = n }(a.second.repeated)
 	for {
 		aggregates, windows := a.aggregates, a.windows
 		step := a.selectQuery(s.Rarg, inner)
+		a.second.repeated++
 		changed := false
 		for i, set := range entry.sets {
 			if set == nil {
@@ -583,9 +591,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		}
 		return
 	}
-	if a.second != nil {
-		a.second.top = &pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}}
-	}
+	a.second.top = &pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}}
 	if v := a.viewOf(c.Relation); v != nil {
 		way, hint := "from", "Try the COPY (SELECT ...) TO variant."
 		if c.IsFrom {
@@ -614,7 +620,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	}
 	st.ReadOnly = !c.IsFrom
 	a.finish()
-	if a.second != nil && st.Kind == DefaultShard && c.IsFrom && a.copyMakes(c) {
+	if st.Kind == DefaultShard && c.IsFrom && a.copyMakes(c) {
 		st.Kind = Several
 		a.dispatch()
 	}

@@ -39,7 +39,6 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 		}
 	}()
 	a := p.analyzer(st.Text, snap, searchPath)
-	a.reads(&reading{})
 	a.st.Params = st.Params
 	n := tree.Stmts[0].Stmt
 	a.second.guard = a.guarding()

@@ -225,9 +225,6 @@ func castCall(f *pg.FuncCall) wordsIn {
 
 // markCast notes what is known of the operand of a cast, where its scope is at hand.
 func (in *inputWords) markCast(n *pg.Node, sc *scope) {
-	if in.second == nil {
-		return
-	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
 		if v.TypeCast.Location > 0 && in.castReads(v.TypeCast.TypeName) != wordsNone {
@@ -252,7 +249,7 @@ func holdsWord(s string) bool {
 
 // guarded has the casts of a tree look at what they read. It changes the tree.
 func (in *inputWords) guarded(n *pg.Node) {
-	if in.second != nil && in.second.guard {
+	if in.second.guard {
 		g := &wordGuard{in.typer}
 		g.message(n.ProtoReflect())
 	}
@@ -260,7 +257,7 @@ func (in *inputWords) guarded(n *pg.Node) {
 
 // guards reports whether guarded would change something.
 func (in *inputWords) guards(n *pg.Node) bool {
-	if n == nil || in.second == nil || !in.second.guard {
+	if n == nil || !in.second.guard {
 		return false
 	}
 	some := false

@@ -10,26 +10,38 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// A statement that is not proved to be of one shard is read a second time, with
-// a tree of its own: then nothing is refused for its shard keys, and instead it
-// is noted what each table stands for and which facts hold there. The functions
-// named plan... look at that and return a Plan; nil without error means that the
-// statement is none of theirs, an error that it cannot be run by anybody.
+// A statement is bound once. Binding notes what each table stands for. If one shard is not enough, the reason is
+// noted, and binding goes on. The functions named plan... look at what was bound and return a Plan; nil without
+// error means that the statement is none of theirs, an error that it cannot be run by anybody.
 
-// reading is what the second reading notes.
+// reading is what binding notes.
 type reading struct {
+	st *Statement
+
+	// several: one shard is not enough, or several are asked for; first says why, nil if they are asked for.
+	several bool
+	first   *sqlstate.Error
+	// proofs are the queries whose shard keys were looked for, each by itself, in order.
+	proofs []*query
+	// placing: the facts of each place are looked for, and not its shard keys.
+	placing bool
+	// bounds are facts whose constants are not read yet, see settleBounds.
+	bounds []*fact
+
 	// top is the query or the statement that changes rows: inside EXPLAIN, DECLARE
 	// and COPY it is theirs.
 	top *pg.Node
 	// root is what was proved about top; nil for statements that change rows.
 	root *query
 	// uses are the tables named, in the order of the text, WITH queries left out.
-	uses  []*use
-	byRef map[*pg.RangeVar]*use
-	// queries are the SELECTs, each of a set operation's arms as well.
-	queries map[*pg.SelectStmt]*query
-	// keyspaces are those of the sharded tables.
-	keyspaces map[string]bool
+	uses []*use
+	// selects are the SELECTs, each of a set operation's arms as well. Of one that was read several times the last
+	// counts.
+	selects []*query
+	// repeated: a recursive WITH query is read once more.
+	repeated int
+	byRef    map[*pg.RangeVar]*use     // of uses, once asked for
+	queries  map[*pg.SelectStmt]*query // of selects
 	// names counts the relations that were named, see fresh.
 	names int
 	// edits are those of the texts that split an INSERT.
@@ -39,13 +51,31 @@ type reading struct {
 	// anchor is the table whose shard key the proof of locality follows, see local.
 	anchor   *jnode
 	plain    map[*pg.A_Const]bool // see plainWords
-	planning bool                 // the statement was read
+	planning bool                 // what is refused now is the reason to tell
 	outside  bool                 // a sharded table was not bound to the anchor
 	guard    bool                 // texts look at what they cast to times, see guarded
 }
 
-func newReading() *reading {
-	return &reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}}
+// useAt is the use of a table's place, nil if there is none.
+func (rd *reading) useAt(v *pg.RangeVar) *use {
+	if rd.byRef == nil {
+		rd.byRef = make(map[*pg.RangeVar]*use, len(rd.uses))
+		for _, u := range rd.uses {
+			rd.byRef[u.ref] = u
+		}
+	}
+	return rd.byRef[v]
+}
+
+// queryOf is a SELECT as it was bound, nil if it was not.
+func (rd *reading) queryOf(s *pg.SelectStmt) *query {
+	if rd.queries == nil {
+		rd.queries = make(map[*pg.SelectStmt]*query, len(rd.selects))
+		for _, q := range rd.selects {
+			rd.queries[q.sel] = q
+		}
+	}
+	return rd.queries[s]
 }
 
 // use is one place where a statement names a table.
@@ -75,38 +105,83 @@ func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if len(tree.Stmts) != 1 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
-	return p.again(tree, sql, snap, searchPath, nil, 0)
-}
-
-// again is the second reading. first is what the first one said.
-func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapshot, path []string, first error, depth int) (*Statement, error) {
-	a := p.analyzer(sql, snap, path)
-	a.reads(newReading())
+	a := p.analyzer(sql, snap, searchPath)
+	a.second.several = true
 	st, err := a.run(tree)
 	if len(a.viewRefs) > 0 {
-		return a.expanded(depth) // the first reading did not come as far as to them
+		return a.expanded(0)
 	}
+	return a.second.judged(st, err)
+}
+
+// judged is what an analysis says, after the reason why one shard is not enough.
+func (rd *reading) judged(st *Statement, err error) (*Statement, error) {
 	switch {
+	case !rd.several:
+		return st, err
 	case err != nil && sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
 		return nil, err // PostgreSQL says so too, unless it is a temporary table: see the session
-	case err != nil && first != nil && !a.second.planning && !strings.HasPrefix(string(sqlstate.CodeOf(err)), "22"):
-		return nil, first
+	case err != nil && rd.first != nil && !rd.planning && !strings.HasPrefix(string(sqlstate.CodeOf(err)), "22"):
+		return nil, rd.first
 	case err != nil:
 		return nil, err
 	case st.Kind == Several && st.Plan == nil || st.Kind == OneShard:
-		if first == nil {
-			first = sqlstate.Refusal("CLV-0228", "the statement needs rows of several shards, in a way that the router does not know how to carry out").
-				WithHint("Send one statement for each shard key.")
-		}
-		return nil, first
+		return nil, rd.reason()
 	}
 	return st, nil
+}
+
+// reason is why one shard is not enough, for a statement that is not carried out otherwise.
+func (rd *reading) reason() error {
+	if rd.first != nil {
+		return rd.first
+	}
+	return sqlstate.Refusal("CLV-0228", "the statement needs rows of several shards, in a way that the router does not know how to carry out").
+		WithHint("Send one statement for each shard key.")
+}
+
+// sooner is an error, or that of a bound: bounds are read later than what stands behind them.
+func (co *restrictions) sooner(err error) (out error) {
+	if !co.second.several && sqlstate.CodeOf(err) != sqlstate.FeatureNotSupported {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			b, ok := r.(bailout)
+			if !ok {
+				panic(r)
+			}
+			out = b.err
+		}
+	}()
+	co.settleBounds()
+	return err
+}
+
+// prove looks for the shard keys of a query that stands by itself.
+func (a *binder) prove(q *query) *facts {
+	a.second.proofs = append(a.second.proofs, q)
+	return a.visitQuery(q, noFacts())
+}
+
+// place looks for the facts of each table's place.
+func (rt *routing) place() {
+	rt.worked, rt.second.placing = 0, true
+	for _, q := range rt.second.proofs {
+		rt.visitQuery(q, noFacts())
+	}
 }
 
 // dispatch plans a statement that needs several shards.
 func (a *analyzer) dispatch() {
 	st := a.st
-	st.Keys, st.Reusable = nil, false
+	if len(a.viewRefs) > 0 {
+		fail(a.second.reason()) // they are written out first
+	}
+	st.Reusable = false
+	a.settleBounds()
+	a.place()
+	a.checkNow()
 	a.second.planning = true
 	if len(st.Sets) > 0 {
 		fail(sqlstate.Refusal("CLV-0229", "set_config() in a statement over several shards is not supported").
@@ -184,7 +259,7 @@ type writePlans struct {
 }
 
 func (a *analyzer) readPlans() *readPlans {
-	return &readPlans{pushdown: a.pushdown, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, parameters: &a.parameters, shardTexts: a, p: a.p, st: a.st, second: a.second, into: a.into}
+	return &readPlans{pushdown: &pushdown{typer: &a.typer, equivalence: &a.equivalence, routing: &a.routing, second: a.second}, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, parameters: &a.parameters, shardTexts: a, p: a.p, st: a.st, second: a.second, into: a.into}
 }
 
 func (a *analyzer) writePlans() *writePlans {
@@ -201,35 +276,49 @@ func (rp *readPlans) planRead(n *pg.Node) (*Plan, error) {
 	return nil, nil
 }
 
-// refuseOne refuses what one shard cannot do; the second reading goes on.
+// refuseOne notes that one shard cannot do it. The first reason is the one to tell.
 func (rd *reading) refuseOne(e *sqlstate.Error) {
-	if rd == nil {
-		fail(e)
+	if rd.several {
+		return
 	}
+	rd.several, rd.first = true, e
+	rd.st.Keys, rd.st.timeKeys, rd.st.arrays = nil, nil, false
 }
 
-// refuseBoth refuses what no number of shards can do: the reason to tell, also where the first reading had another.
+// refuseBoth refuses what no number of shards can do: the reason to tell, also where one shard was refused for another.
 func (rd *reading) refuseBoth(e *sqlstate.Error) {
-	if rd != nil {
-		rd.planning = true
-	}
+	rd.planning = true
 	fail(e)
+}
+
+// onOne does what only one shard needs. What it refuses is refused for one shard.
+func (rd *reading) onOne(do func()) {
+	if rd.several {
+		return
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			b, ok := r.(bailout)
+			if !ok || sqlstate.CodeOf(b.err) != sqlstate.FeatureNotSupported {
+				panic(r)
+			}
+			rd.refuseOne(sqlstate.As(b.err))
+		}
+	}()
+	do()
 }
 
 // note records a table's place.
 func (rd *reading) note(v *pg.RangeVar, r relation, j *jnode, it *item) {
-	if rd == nil {
-		return
+	if rd.repeated > 0 {
+		for _, u := range rd.uses {
+			if u.ref == v {
+				u.rel, u.node, u.item = r, j, it
+				return
+			}
+		}
 	}
-	if rd.byRef[v] != nil {
-		// Recursive WITH queries are read several times.
-		u := rd.byRef[v]
-		u.rel, u.node, u.item = r, j, it
-		return
-	}
-	u := &use{ref: v, rel: r, node: j, item: it}
-	rd.uses = append(rd.uses, u)
-	rd.byRef[v] = u
+	rd.uses = append(rd.uses, &use{ref: v, rel: r, node: j, item: it})
 }
 
 // seen records the facts of a sharded table's place.

@@ -1,6 +1,10 @@
 package planner
 
-import "github.com/cleavedb/cleave/keyspace"
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+)
 
 // A term is a column of one range-table entry, or an output column of a
 // subquery: something that has one value in each joined row. noTerm stands for
@@ -34,9 +38,11 @@ type fact struct {
 	terms []term
 	rows  [][]constant
 	// bound is the comparison of term a with limit, if the fact is one: "<", "<=",
-	// ">" or ">="; b is a too then. Only the second reading makes them.
+	// ">" or ">="; b is a too then. open is what it is compared with until settleBounds has found a
+	// constant there: nothing follows from the fact before.
 	bound string
 	limit constant
+	open  *pg.Node
 }
 
 // facts holds what is known about the rows that matter at one place of a
@@ -67,6 +73,9 @@ func (f *facts) learn(j *jnode, list []*fact) {
 // range-table entries, because a fact mentions one of its columns.
 func (f *facts) present(terms []termInfo, rtes map[int]bool) bool {
 	for _, x := range f.list {
+		if x.open != nil {
+			continue
+		}
 		if x.rows == nil {
 			if rtes[terms[x.a].rte] || rtes[terms[x.b].rte] {
 				return true

@@ -119,9 +119,6 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 			a.defaultCalls = append(a.defaultCalls, defaultCall{call: v.FuncCall})
 		}
 		a.function(v.FuncCall)
-		if a.second != nil {
-			a.noteSteady(v.FuncCall, w.sc)
-		}
 		a.calledWords(v.FuncCall, w.sc)
 		a.markCast(n, w.sc)
 		a.walkChildren(n, w)

@@ -286,11 +286,8 @@ func (f *freezing) domainOwn(e *pg.Node, typ string) {
 
 // look has the casts in what fills rows look for words for the time.
 func (f *freezing) look(e *pg.Node) {
-	if f.second == nil {
-		f.reads(newReading())
-		f.second.guard = f.guarding()
-		defer func() { f.reads(nil) }()
-	}
+	f.second.guard = f.guarding()
+	defer func() { f.second.guard = false }()
 	if f.table == nil || !f.guards(e) {
 		return
 	}

@@ -95,14 +95,14 @@ func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 				a.viewRefs[i].sampled = true
 			}
 		}
-		w := &walker{sc: sc, subs: &j.subs}
+		w := &walker{sc: sc.left(), subs: &j.subs}
 		a.walkList(s.Args, w)
 		a.walk(s.Repeatable, w)
 		return j, items
 	case *pg.Node_RangeFunction:
 		f := v.RangeFunction
 		j := newNode(jLeaf)
-		w := &walker{sc: sc, subs: &j.subs}
+		w := &walker{sc: sc.left(), subs: &j.subs}
 		for _, n := range f.Functions {
 			a.walk(n, w)
 		}
@@ -117,7 +117,7 @@ func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 	}
 	// XMLTABLE, JSON_TABLE: functions with subexpressions and their own columns.
 	j := newNode(jLeaf)
-	a.walkChildren(n, &walker{sc: sc, subs: &j.subs})
+	a.walkChildren(n, &walker{sc: sc.left(), subs: &j.subs})
 	it := &item{open: true, rel: true, bare: true}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_RangeTableFunc:
@@ -146,7 +146,7 @@ func (a *binder) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 			j.rtes[rte] = true
 			it := &item{name: v.Relname, rel: true, bare: true, open: c.open}
 			for i, col := range c.cols {
-				out := column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid}
+				out := column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid, late: col.late}
 				if i < len(c.sets) && c.sets[i] != nil {
 					out.term = a.newTerm(termInfo{typ: col.typ, rte: rte})
 					j.facts = append(j.facts, oneOf(out.term, c.sets[i]))
@@ -263,9 +263,7 @@ func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 			}
 		}
 		out.name = name
-		if out.oid = 0; lc.oid == rc.oid {
-			out.oid = lc.oid
-		}
+		out.oid, out.late = a.sameType(lc, rc)
 		merged.cols = append(merged.cols, out)
 	}
 	for _, cols := range [][]column{lcols, rcols} {
@@ -478,10 +476,8 @@ func (ty *typer) columnOf(n *pg.Node, sc *scope) (column, bool) {
 
 // comparison returns the facts of =, IN and = ANY.
 func (co *restrictions) comparison(e *pg.A_Expr, sc *scope) []*fact {
-	if co.second != nil {
-		if x := co.bounds(e, sc); x != nil {
-			return x
-		}
+	if x := co.bounds(e, sc); x != nil {
+		return x
 	}
 	if sqltree.Operator(e) != "=" {
 		if e.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {

@@ -344,7 +344,7 @@ const relationAlias = "t"
 func (g *gatherer) targetOf(o *occurrence) Target {
 	switch o.table.Kind {
 	case shardmap.Sharded:
-		if u := g.plans.second.byRef[g.original[o.v]]; u != nil && u.rel.table == o.table {
+		if u := g.plans.second.useAt(g.original[o.v]); u != nil && u.rel.table == o.table {
 			return g.plans.targetOf(u)
 		}
 		return Target{Where: KeyShards, Keyspace: o.table.Keyspace}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	pg "github.com/pganalyze/pg_query_go/v6"
-
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -20,7 +18,7 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 		return nil, err
 	}
 	a := p.analyzer(sql, snap, path)
-	a.reads(&reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}})
+	a.second.several = true
 	if _, err := a.run(tree); err != nil && a.second.top == nil {
 		return nil, err
 	}

@@ -171,7 +171,7 @@ func (g *gatherer) joined(o *occurrence, cond *pg.Node, lv *gatherLevel) {
 func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 	was := g.selects[s]
 	r := g.plans.second
-	if g.whole || was == nil || g.depth > 0 && !g.alone(was) || r == nil || r.queries[was] == nil || !r.queries[was].aggregates || g.refersOut(s, sc) {
+	if g.whole || was == nil || g.depth > 0 && !g.alone(was) || r.queryOf(was) == nil || !r.queryOf(was).aggregates || g.refersOut(s, sc) {
 		return false
 	}
 	p := g.planOf(was)
@@ -229,7 +229,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 		sqltree.EachMessage(n.ProtoReflect(), func(m protoreflect.Message) {
 			switch v := m.Interface().(type) {
 			case *pg.RangeVar:
-				u := g.plans.second.byRef[v]
+				u := g.plans.second.useAt(v)
 				if u == nil || u.rel.table == nil || len(v.Alias.GetColnames()) > 0 {
 					ok = false
 					return
@@ -286,7 +286,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
 	r := g.plans.second
 	root, names := r.root, r.names
-	r.root = r.queries[s]
+	r.root = r.queryOf(s)
 	defer func() {
 		r.root = root
 		if v := recover(); v != nil {

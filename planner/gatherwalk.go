@@ -259,10 +259,10 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 // unread reports whether PostgreSQL reads no row of a query's tables: it has HAVING,
 // and neither GROUP BY nor aggregates. Its WHERE, which may fail, is never run.
 func (g *gatherer) unread(s *pg.SelectStmt) bool {
-	if s.HavingClause == nil || len(s.GroupClause) > 0 || g.plans.second == nil {
+	if s.HavingClause == nil || len(s.GroupClause) > 0 {
 		return false
 	}
-	q := g.plans.second.queries[g.selects[s]]
+	q := g.plans.second.queryOf(g.selects[s])
 	if q == nil || q.sel == nil {
 		return false
 	}

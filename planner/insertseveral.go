@@ -222,7 +222,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 		lostPlace()
 	}
 	ts := wp.tokens()
-	c := &computing{writePlans: wp, p: p, target: wp.second.byRef[s.Relation]}
+	c := &computing{writePlans: wp, p: p, target: wp.second.useAt(s.Relation)}
 	if serverdependent.UsesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
 		fail(sqlstate.Refusal("CLV-0310", "a value that says something about one shard's server or session is not supported in an INSERT on several shards").
 			WithHint("Leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter."))
@@ -468,7 +468,7 @@ func (wp *writePlans) tail(s *pg.InsertStmt) string {
 func (rd *reading) reachesOut(n *pg.Node) bool {
 	found := false
 	sqltree.EachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
-		if u := rd.byRef[v]; u != nil && !u.everywhere() {
+		if u := rd.useAt(v); u != nil && !u.everywhere() {
 			found = true
 		}
 	})
@@ -555,7 +555,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 		}
 	}
 	width := -1
-	if q := wp.second.queries[sel]; q != nil && !q.open {
+	if q := wp.second.queryOf(sel); q != nil && !q.open {
 		width = len(q.cols)
 	}
 	if len(s.Cols) == 0 && width >= 0 && width < len(cols) {
@@ -670,8 +670,8 @@ func onlyReads(w *pg.WithClause) {
 // the rows that a shard selects are its own, because their shard key is that of a
 // table that they come from. nil if that is not proved.
 func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *Plan {
-	q := wp.second.queries[sel]
-	if len(wp.made.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || len(wp.second.keyspaces) != 1 {
+	q := wp.second.queryOf(sel)
+	if len(wp.made.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || !wp.oneKeyspace() {
 		return nil
 	}
 	wp.types = wp.keyTypes(t.Keyspace)

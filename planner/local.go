@@ -91,7 +91,7 @@ func (pd *pushdown) colocatedWith(q *query, anchor *jnode) bool {
 	}
 	r.anchor, r.outside = anchor, false
 	pd.visitQuery(q, noFacts())
-	return !r.outside && len(r.keyspaces) == 1
+	return !r.outside && pd.oneKeyspace()
 }
 
 // bound checks one sharded table while colocatedWith runs.
@@ -383,7 +383,7 @@ func (pd *pushdown) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 				if m == top {
 					return true
 				}
-				sub := pd.second.queries[v]
+				sub := pd.second.queryOf(v)
 				sqltree.Inspect(v, level(v, sub))
 				return false
 			case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.GroupingFunc:
@@ -531,7 +531,7 @@ func (pd *pushdown) byOrder(f *pg.FuncCall, s *pg.SelectStmt) bool {
 	case "count", "min", "max", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "mode", "rank", "dense_rank", "percentile_disc":
 		return false
 	case "sum", "avg", "variance", "var_pop", "var_samp", "stddev", "stddev_pop", "stddev_samp":
-		if q := pd.second.queries[s]; q != nil && len(f.Args) == 1 {
+		if q := pd.second.queryOf(s); q != nil && len(f.Args) == 1 {
 			switch pd.typeOf(f.Args[0], q.sc) {
 			case oidInt2, oidInt4, oidInt8, oidNumeric, oidInterval, oidMoney:
 				return false

@@ -148,9 +148,7 @@ func (a *analyzer) lockCopies() {
 	}
 	a.second.refuseOne(sqlstate.Refusal("CLV-1028", "rows of the reference table %s are locked on every shard", l.table).
 		WithHint("Lock them in a statement of its own."))
-	if a.second != nil {
-		a.st.Kind, l.every = Several, true
-	}
+	a.st.Kind, l.every = Several, true
 }
 
 // onlyCopies refuses a statement that writes elsewhere and locks rows of reference tables inside.
@@ -161,12 +159,10 @@ func (a *analyzer) onlyCopies() {
 	}
 }
 
-// refuseLocks refuses in a way that tells more than what the first reading says. Unsure: PostgreSQL may not take
+// refuseLocks refuses in a way that tells more than why one shard is not enough. Unsure: PostgreSQL may not take
 // the statement either.
 func (rd *reading) refuseLocks(e *sqlstate.Error) {
-	if rd != nil {
-		rd.planning = true
-	}
+	rd.planning = true
 	e.Unsure = true
 	fail(e)
 }

@@ -88,7 +88,7 @@ func (ty *typer) readsAs(n *pg.Node, sc *scope) reads {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
 		if names := sqltree.FieldNames(v.ColumnRef); names != nil {
-			if oid := sc.resolve(names).oid; oid != 0 {
+			if oid := ty.oidOf(sc.resolve(names)); oid != 0 {
 				return readsOf(oid)
 			}
 		}
@@ -323,7 +323,7 @@ func (l *loose) arms(s *pg.SelectStmt, top bool) {
 	for i := range list[0].TargetList {
 		how, oid := readsText, uint32(0)
 		for _, arm := range list {
-			q := l.second.queries[arm]
+			q := l.second.queryOf(arm)
 			switch {
 			case i >= len(arm.TargetList) || sqltree.AnyStar(arm.TargetList[:i+1]):
 				how = readsUnsure
@@ -368,9 +368,6 @@ func (in *inputWords) rowWords(left, right *pg.Node, sc *scope) {
 
 // pairWords makes casts of words beside times, and notes those beside other things.
 func (in *inputWords) pairWords(x, y **pg.Node, sc *scope) {
-	if in.second == nil {
-		return
-	}
 	in.rowWords(*x, *y, sc)
 	for _, p := range [][2]**pg.Node{{x, y}, {y, x}} {
 		s := (*p[0]).GetAConst().GetSval()
@@ -385,7 +382,7 @@ func (in *inputWords) pairWords(x, y **pg.Node, sc *scope) {
 // calledWords makes casts of the words among a function's arguments that are read as times, and notes the texts beside
 // others that are not of times.
 func (in *inputWords) calledWords(f *pg.FuncCall, sc *scope) {
-	if in.second == nil || !hasTimeWord(f) {
+	if !hasTimeWord(f) {
 		return
 	}
 	in.calledTimes(f, sc)

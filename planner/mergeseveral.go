@@ -57,7 +57,7 @@ func (wp *writePlans) planMerge(m *ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *u
 // table, its target is joined on the shard key, and rows are inserted under it. why is set
 // if that is not so.
 func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string) {
-	src = wp.second.byRef[v.SourceRelation.GetRangeVar()]
+	src = wp.second.useAt(v.SourceRelation.GetRangeVar())
 	if v.WithClause != nil || src == nil || !src.sharded() {
 		return nil, "ON does not join the shard key with columns of the source"
 	}

@@ -159,7 +159,7 @@ func (a *binder) update(u *pg.UpdateStmt, parent *scope) *cte {
 	a.storedWords(u.Relation, u.TargetList)
 	a.assignments(t.table, u.TargetList, w, &real)
 	a.walkList(u.ReturningList, w)
-	return returned(u.ReturningList, sc, t, a.visitQuery(q, noFacts()))
+	return returned(u.ReturningList, sc, t, a.prove(q))
 }
 
 func (j *jnode) add(k *jnode) {
@@ -180,7 +180,7 @@ func (a *binder) delete(d *pg.DeleteStmt, parent *scope) *cte {
 	q.root.add(t)
 	a.where(q.root, d.WhereClause, sc)
 	a.walkList(d.ReturningList, &walker{sc: sc, subs: &q.subs})
-	return returned(d.ReturningList, sc, t, a.visitQuery(q, noFacts()))
+	return returned(d.ReturningList, sc, t, a.prove(q))
 }
 
 // merge: the source is the preserved side of an outer join with the target.
@@ -195,7 +195,6 @@ func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 	j := newNode(jLeft, s, t)
 	a.where(j, m.JoinCondition, sc)
 	q.root = newNode(jInner, j)
-	f := noFacts()
 	w := &walker{sc: sc, subs: &q.subs}
 	var inserts []*pg.MergeWhenClause
 	for _, n := range m.MergeWhenClauses {
@@ -218,7 +217,7 @@ func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 		}
 	}
 	a.walkList(m.ReturningList, w)
-	f = a.visitQuery(q, f)
+	f := a.prove(q)
 	if t.table == nil || t.table.Kind != shardmap.Sharded {
 		return
 	}
@@ -298,7 +297,7 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 		}
 	default:
 		sub := a.selectQuery(sel, outer)
-		f := a.visitQuery(sub, noFacts())
+		f := a.prove(sub)
 		if t != nil {
 			a.insertSelected(t, cols, sub, f)
 		}
@@ -327,8 +326,11 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 		a.walk(c.WhereClause, w)
 	}
 	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
-	a.visitQuery(q, noFacts())
+	a.prove(q)
 	f := noFacts()
+	if a.second.several {
+		a.stores = nil // not all rows were looked at
+	}
 	for i, k := range j.key {
 		set := make([]constant, 0, len(a.stores))
 		for _, row := range a.stores {
@@ -390,9 +392,10 @@ func keyColumn(t *shardmap.Table, name string) *shardmap.Column {
 // insertRow takes the shard key of one row of VALUES. With facts, a value may
 // also be a column that they fix (MERGE).
 func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
-	if rt.second != nil {
-		return
-	}
+	rt.second.onOne(func() { rt.pinRow(t, cols, values, sc, f) })
+}
+
+func (rt *routing) pinRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
 	at := keyPlaces(t, cols)
 	key := make([]KeyExpr, len(at))
 	row := make([]constant, len(at))
@@ -466,9 +469,10 @@ func storedExpr(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
 
 func (rt *routing) insertSelected(t *shardmap.Table, cols []string, q *query, f *facts) {
 	rt.storedTexts(t, cols, q)
-	if rt.second != nil {
-		return
-	}
+	rt.second.onOne(func() { rt.pinSelected(t, cols, q, f) })
+}
+
+func (rt *routing) pinSelected(t *shardmap.Table, cols []string, q *query, f *facts) {
 	at := keyPlaces(t, cols)
 	tuple := make([]term, len(at))
 	for i, p := range at {

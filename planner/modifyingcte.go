@@ -55,7 +55,7 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 			continue
 		}
 		rv := changedBy(c.Ctequery)
-		u := wp.second.byRef[rv]
+		u := wp.second.useAt(rv)
 		if u == nil || u.rel.table == nil {
 			fail(sqlstate.Refusal("CLV-0349", "a WITH query that changes rows of a table that the router does not know is not supported in a statement over several shards").
 				WithHint("Run it as a statement of its own, in one transaction."))

@@ -134,7 +134,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		}
 	}
 	st, err = a.run(tree)
-	if len(a.viewRefs) > 0 && (err != nil || !a.keeps(st)) {
+	if len(a.viewRefs) > 0 && (err != nil || a.second.several || !a.keeps(st)) {
 		if !takesQuery(tree) {
 			return a.names(tree, st, err)
 		}
@@ -145,14 +145,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 			return nil, err
 		}
 	}
-	if err == nil || sqlstate.As(err).Code != sqlstate.FeatureNotSupported {
-		return st, err
-	}
-	// The first reading may have changed the tree.
-	if tree, again := p.parse(sql); again == nil {
-		return p.again(tree, sql, snap, searchPath, err, depth)
-	}
-	return nil, err
+	return a.second.judged(st, err)
 }
 
 func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
@@ -171,16 +164,12 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 	a.inputWords = inputWords{typer: &a.typer, p: p}
 	a.binder = binder{
 		typer: &a.typer, sourceText: &a.sourceText, equivalence: &a.equivalence, constants: &a.constants, parameters: &a.parameters, touched: &a.touched,
-		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, wordChecks: &a.inputWords, p: p, st: a.st,
+		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, laterChecks: laterChecks{checks: &a.inputWords, sql: sql}, p: p, st: a.st,
 	}
+	r := &reading{st: a.st}
+	a.second, a.touched.second, a.effects.second, a.restrictions.second, a.routing.second, a.inputWords.second, a.binder.second = r, r, r, r, r, r, r
 	a.madeValues = madeValues{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, st: a.st}
 	return a
-}
-
-// reads makes this the second reading, which goes on where one shard is not enough; the first one with nil.
-func (a *analyzer) reads(r *reading) {
-	a.second, a.touched.second, a.effects.second, a.restrictions.second, a.routing.second, a.inputWords.second, a.binder.second = r, r, r, r, r, r, r
-	a.pushdown = &pushdown{typer: &a.typer, equivalence: &a.equivalence, routing: &a.routing, second: r}
 }
 
 // run reads the one statement of a tree.
@@ -191,7 +180,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 			if !ok {
 				panic(r)
 			}
-			st, err = nil, b.err
+			st, err = nil, a.sooner(b.err)
 		}
 	}()
 	a.statement(tree.Stmts[0].Stmt)

@@ -36,7 +36,6 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 	n := tree.Stmts[0].Stmt
 	p.readWords(n, sql, snap, path, false)
 	a := p.analyzer(sql, snap, path)
-	a.reads(newReading())
 	var out []PreparedWord
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		c, ok := m.(*pg.TypeCast)
@@ -173,7 +172,6 @@ func (p *Planner) ArgsAt(args, now string, snap *shardmap.Snapshot, path []strin
 		return args, err
 	}
 	a := p.analyzer(args, snap, path)
-	a.reads(&reading{})
 	n := sqltree.Replace(a.clocked(tree.Stmts[0].Stmt), func(n *pg.Node) *pg.Node {
 		if n.GetParamRef() != nil {
 			return textConst(now)

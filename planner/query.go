@@ -294,17 +294,19 @@ func (rt *routing) visitQuery(q *query, outer *facts) *facts {
 	return f
 }
 
-// pin takes the shard keys of a table from the facts, or refuses.
+// pin takes the shard keys of a table from the facts, or refuses one shard.
 func (rt *routing) pin(j *jnode, f *facts) {
-	if rt.second != nil {
+	if rt.second.placing {
 		rt.second.seen(j, f)
 		return
 	}
-	rows, missing, ok := f.alternatives(j.key, rt.p.limits.Keys)
-	if !ok {
-		rt.notPinned(j, missing)
-	}
-	rt.addKeys(rows)
+	rt.second.onOne(func() {
+		rows, missing, ok := f.alternatives(j.key, rt.p.limits.Keys)
+		if !ok {
+			rt.notPinned(j, missing)
+		}
+		rt.addKeys(rows)
+	})
 }
 
 // addKeys adds shard key alternatives to the statement.
@@ -419,9 +421,7 @@ func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 	q := &query{sel: s}
 	sc := &scope{parent: parent}
 	q.sc = sc
-	if a.second != nil {
-		a.second.queries[s] = q
-	}
+	a.second.selects = append(a.second.selects, q)
 	q.with = a.withClause(s.WithClause, sc)
 	if s.IntoClause != nil {
 		a.into = s.IntoClause
@@ -497,7 +497,7 @@ func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, groupTerms map[term]bool) {
 	rte := a.newRTE()
 	add := func(name string, c column) {
-		out := column{name: name, term: noTerm, typ: c.typ, oid: c.oid}
+		out := column{name: name, term: noTerm, typ: c.typ, oid: c.oid, late: c.late}
 		switch {
 		case c.term == noTerm || c.typ == 0:
 			out.typ = 0
@@ -542,9 +542,7 @@ func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, gro
 		if c := r.Val.GetAConst(); c.GetSval() != nil {
 			col.text = c
 		}
-		if a.second != nil {
-			col.oid = a.typeOf(r.Val, sc)
-		}
+		col.late = &lateType{of: r, sc: sc}
 		if t := a.literalType(r.Val); t != 0 && q.up {
 			if k, ok := a.constantOf(r.Val, t, false); ok {
 				col.typ = t

@@ -45,7 +45,7 @@ func (rp *readPlans) planScatter(n *pg.Node) (*Plan, error) {
 // differs between shards otherwise.
 func (rp *readPlans) spreads(n *pg.Node) bool {
 	return !rp.changes && rp.into == nil && rp.whole == "" && rp.catalog == "" && rp.unknown == "" && rp.virtual == "" && !rp.preferDefault &&
-		len(rp.second.keyspaces) == 1 && !serverdependent.UsesShardState(n)
+		rp.oneKeyspace() && !serverdependent.UsesShardState(n)
 }
 
 // targetOf is where the rows of a table's place that can matter are.

@@ -27,11 +27,11 @@ type binder struct {
 	*restrictions
 	*routing
 	*madeValues
-	wordChecks
+	laterChecks
 
 	p      *Planner
 	st     *Statement
-	second *reading // nil while one shard is tried
+	second *reading
 
 	into         *pg.IntoClause
 	defaultCalls []defaultCall // see catalog.go
@@ -50,12 +50,107 @@ type wordChecks interface {
 	storedWords(rel *pg.RangeVar, list []*pg.Node)
 }
 
+// laterChecks keeps what is asked of types for the case that one shard is not enough. Most statements are of one shard,
+// and these questions cost more than the rest of binding.
+type laterChecks struct {
+	checks wordChecks
+	sql    string
+	list   []laterCheck
+	// words: 0 not looked yet, 1 the text has no special date/time word, 2 it may have one.
+	words int8
+}
+
+// laterCheck is one of them, at its scope: a function, or that of a cast or a call.
+type laterCheck struct {
+	check func()
+	n     *pg.Node
+	call  *pg.FuncCall
+	sc    *scope
+}
+
+// checkNow asks what was kept, in order.
+func (a *binder) checkNow() {
+	list := a.list
+	a.list = nil
+	for _, c := range list {
+		switch {
+		case c.check != nil:
+			c.check()
+		case c.call != nil:
+			a.noteSteady(c.call, c.sc)
+			a.checks.calledWords(c.call, c.sc)
+		default:
+			a.checks.markCast(c.n, c.sc)
+		}
+	}
+}
+
+// mayName reports whether the text may have one of the words in a literal. A literal may go on in another line, and
+// may have escapes.
+func (l *laterChecks) mayName() bool {
+	if l.words == 0 {
+		l.words = 1
+		letters := strings.Map(func(r rune) rune {
+			switch {
+			case r >= 'A' && r <= 'Z':
+				return r + 'a' - 'A'
+			case r >= 'a' && r <= 'z' || r == '\\':
+				return r
+			}
+			return -1
+		}, l.sql)
+		if holdsWord(letters) || strings.Contains(letters, `\`) {
+			l.words = 2
+		}
+	}
+	return l.words == 2
+}
+
+func (l *laterChecks) later(check func()) {
+	if l.mayName() {
+		l.list = append(l.list, laterCheck{check: check})
+	}
+}
+
+func (l *laterChecks) comparedWords(e *pg.A_Expr, sc *scope) {
+	l.later(func() { l.checks.comparedWords(e, sc) })
+}
+
+func (l *laterChecks) markCast(n *pg.Node, sc *scope) {
+	l.list = append(l.list, laterCheck{n: n, sc: sc})
+}
+
+func (l *laterChecks) calledWords(f *pg.FuncCall, sc *scope) {
+	l.list = append(l.list, laterCheck{call: f, sc: sc})
+}
+
+func (l *laterChecks) commonWords(sc *scope, nodes ...**pg.Node) {
+	l.later(func() { l.checks.commonWords(sc, nodes...) })
+}
+
+func (l *laterChecks) pairWords(x, y **pg.Node, sc *scope) {
+	l.later(func() { l.checks.pairWords(x, y, sc) })
+}
+
+func (l *laterChecks) insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt) {
+	l.later(func() { l.checks.insertedWords(t, cols, sel) })
+}
+
+func (l *laterChecks) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
+	l.later(func() { l.checks.mergedWords(t, c) })
+}
+
+func (l *laterChecks) storedWords(rel *pg.RangeVar, list []*pg.Node) {
+	l.later(func() { l.checks.storedWords(rel, list) })
+}
+
 // column is a name in a scope and the term that it stands for.
 type column struct {
 	name string
 	term term
 	typ  keyspace.Type
 	oid  uint32      // its type, 0 if that is not known
+	late *lateType   // finds its type once it is asked for; oid is not set then
 	text *pg.A_Const // the string literal that it is, nil if it is none
 }
 
@@ -82,6 +177,11 @@ type cte struct {
 	cols []column
 	sets [][]constant // nil: not fixed
 	open bool
+}
+
+// left is the scope as it is now: FROM adds what stands right of a place to it.
+func (s *scope) left() *scope {
+	return &scope{parent: s.parent, items: s.items[:len(s.items):len(s.items)], ctes: s.ctes}
 }
 
 func (s *scope) cte(name string) *cte {

@@ -113,7 +113,7 @@ func (t *Target) Touch(snap *shardmap.Snapshot, args *Args, units *[]Units) ([]s
 	return names, nil
 }
 
-// bounds returns the facts of a comparison of a column with a constant, where the
+// bounds returns the facts of a comparison of a column with what may be a constant, where the
 // order of both is that of the keys' encoding: not for texts, whose order is a
 // matter of collations.
 func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
@@ -128,11 +128,9 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 		if keytype.IsText(c.typ) || c.typ == keyspace.Bool {
 			return nil
 		}
-		k, ok := co.constantOf(r, c.typ, false)
-		if !ok || k.never || k.array {
-			return nil
-		}
-		return &fact{a: c.term, b: c.term, bound: op, limit: k}
+		x := &fact{a: c.term, b: c.term, bound: op, open: r}
+		co.second.bounds = append(co.second.bounds, x)
+		return x
 	}
 	var out []*fact
 	switch e.Kind {
@@ -155,6 +153,17 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 	return out
 }
 
+// settleBounds reads the constants of the bounds, once one shard is not enough.
+func (co *restrictions) settleBounds() {
+	list := co.second.bounds
+	co.second.bounds = nil
+	for _, x := range list {
+		if k, ok := co.constantOf(x.open, co.terms[x.a].typ, false); ok && !k.never && !k.array {
+			x.limit, x.open = k, nil
+		}
+	}
+}
+
 // spansOf returns the interval of the first shard key column that the rows of a
 // table's place are in, nil if the keyspace has no order or nothing is known.
 func (rp *readPlans) spansOf(u *use) []Span {
@@ -165,7 +174,7 @@ func (rp *readPlans) spansOf(u *use) []Span {
 	in := asSet(u.facts.class(u.node.key[0]))
 	var s Span
 	for _, x := range u.facts.list {
-		if x.bound == "" || !in[x.a] {
+		if x.bound == "" || x.open != nil || !in[x.a] {
 			continue
 		}
 		e, ok := x.limit.keyExpr(index.Def().Types[0])

@@ -242,18 +242,18 @@ func hasTimeWord(m proto.Message) bool {
 	return found
 }
 
-// inputWords say how special date/time inputs ('now') in what is bound are read, as far as the types beside them are known. Only the second
-// reading has a tree that they may change.
+// inputWords say how special date/time inputs ('now') in what is bound are read, as far as the types beside
+// them are known. They may change the tree, of which one shard alone needs nothing then.
 type inputWords struct {
 	*typer
 
 	p      *Planner
-	second *reading // nil while one shard is tried
+	second *reading
 }
 
 // comparedWords makes casts of the words that an expression compares with times.
 func (in *inputWords) comparedWords(e *pg.A_Expr, sc *scope) {
-	if in.second == nil || !hasTimeWordIn(e) {
+	if !hasTimeWordIn(e) {
 		return
 	}
 	switch e.Kind {
@@ -306,9 +306,6 @@ func hasTimeWordIn(e *pg.A_Expr) bool {
 // commonWords makes casts of the words beside which there are times in what gives one of several
 // values: COALESCE(at, 'now').
 func (in *inputWords) commonWords(sc *scope, of ...**pg.Node) {
-	if in.second == nil {
-		return
-	}
 	var all []*pg.Node
 	found := false
 	for _, n := range of {
@@ -338,7 +335,7 @@ func pointers(list []*pg.Node) []**pg.Node {
 // storedWords makes casts of the words that are assigned to columns of times.
 func (in *inputWords) storedWords(v *pg.RangeVar, list []*pg.Node) {
 	t := in.relation(v).table
-	if in.second == nil || t == nil {
+	if t == nil {
 		return
 	}
 	multi := false
@@ -370,7 +367,7 @@ func (in *inputWords) storedWords(v *pg.RangeVar, list []*pg.Node) {
 
 // insertedWords is storedWords for the rows of an INSERT.
 func (in *inputWords) insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt) {
-	if in.second == nil || t == nil || sel == nil {
+	if t == nil || sel == nil {
 		return
 	}
 	for i, name := range cols {
@@ -411,7 +408,7 @@ func (in *inputWords) timedIn(n *pg.Node, c *shardmap.Column) *pg.Node {
 
 // mergedWords is storedWords for the rows that a MERGE inserts.
 func (in *inputWords) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
-	if in.second == nil || t == nil {
+	if t == nil {
 		return
 	}
 	cols := columnNames(t)
@@ -440,8 +437,8 @@ func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 		return
 	}
 	a := p.analyzer(sql, snap, path)
-	a.reads(newReading())
-	if func() (whole bool) {
+	a.second.several = true
+	whole := func() (whole bool) {
 		defer func() {
 			if r := recover(); r != nil {
 				if _, refused := r.(bailout); !refused {
@@ -450,11 +447,12 @@ func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 			}
 		}()
 		a.query(n)
+		a.settleBounds()
 		return true
-	}() {
-		if strict {
-			a.looseWords(n)
-		}
+	}()
+	a.checkNow()
+	if whole && strict {
+		a.looseWords(n)
 	}
 }
 

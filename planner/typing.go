@@ -44,7 +44,7 @@ func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
 		if names := sqltree.FieldNames(v.ColumnRef); names != nil {
-			return sc.resolve(names).oid
+			return ty.oidOf(sc.resolve(names))
 		}
 	case *pg.Node_AConst:
 		switch c := v.AConst.Val.(type) {
@@ -84,6 +84,43 @@ func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 		return ty.callType(v.FuncCall, sc)
 	}
 	return 0
+}
+
+// lateType is the type of an output of a query. Most statements never ask for it.
+type lateType struct {
+	of    *pg.ResTarget
+	sc    *scope
+	same  [2]column // or the type that both have, if it is one
+	known bool
+	oid   uint32
+}
+
+// oidOf is the type of a column, 0 if it is not certain.
+func (ty *typer) oidOf(c column) uint32 {
+	l := c.late
+	if l == nil {
+		return c.oid
+	}
+	if !l.known {
+		l.known = true
+		if l.of != nil {
+			l.oid = ty.typeOf(l.of.Val, l.sc)
+		} else if oid := ty.oidOf(l.same[0]); oid == ty.oidOf(l.same[1]) {
+			l.oid = oid
+		}
+	}
+	return l.oid
+}
+
+// sameType is the type of two columns that are merged into one.
+func (ty *typer) sameType(x, y column) (uint32, *lateType) {
+	switch {
+	case x.late != nil || y.late != nil:
+		return 0, &lateType{same: [2]column{x, y}}
+	case x.oid != y.oid:
+		return 0, nil
+	}
+	return x.oid, nil
 }
 
 // onlyBuiltin reports whether a call can only mean a function of PostgreSQL's.
@@ -277,7 +314,8 @@ func (ty *typer) ownTypes(n *pg.Node, sc *scope) bool {
 			if names != nil {
 				c = sc.resolve(names)
 			}
-			ok = ok && c.oid != 0 && c.oid < firstUserOID
+			oid := ty.oidOf(c)
+			ok = ok && oid != 0 && oid < firstUserOID
 		case *pg.TypeName:
 			names := sqltree.Strings(v.Names)
 			ok = ok && len(names) > 0 && castOIDs[names[len(names)-1]] != 0 && (len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden())
