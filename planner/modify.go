@@ -17,6 +17,9 @@ import (
 // modify analyses INSERT, UPDATE, DELETE and MERGE, at the top or in WITH, and
 // proves it. It returns the columns of RETURNING, with what is known of them.
 func (a *binder) modify(n *pg.Node, parent *scope, top bool) *cte {
+	if a.defining {
+		fail(a.changingView())
+	}
 	a.changes = true
 	tag := ""
 	var returning []*pg.Node
@@ -42,6 +45,15 @@ func (a *binder) modify(n *pg.Node, parent *scope, top bool) *cte {
 		a.st.Tag, a.st.ReturnsRows = tag, len(returning) > 0
 	}
 	return out
+}
+
+// changingView is PostgreSQL's error for a view whose WITH changes rows.
+func (src *sourceText) changingView() error {
+	text := "views must not contain data-modifying statements in WITH"
+	if src.word(1, "materialized") {
+		text = "materialized views must not use data-modifying statements in WITH"
+	}
+	return sqlstate.New(sqlstate.FeatureNotSupported, "%s", text)
 }
 
 // returned are the columns of RETURNING. Of the shard key of the table that is changed

@@ -126,3 +126,13 @@ SELECT DISTINCT x FROM big_orders x ORDER BY x;
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT DISTINCT CASE WHEN x IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(x.*)::public.big_orders END AS x FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note FROM public.orders WHERE orders.qty > 10) x ORDER BY CASE WHEN x IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(x.*)::public.big_orders END
 -->   combine: merge by column 1, unique by 1
+
+-- WITH of a view changes no rows.
+CREATE VIEW v AS WITH n AS (INSERT INTO orders VALUES (5, 1, 'x', 1, 1) RETURNING *) SELECT * FROM n;
+--> refused 0A000: views must not contain data-modifying statements in WITH
+CREATE VIEW v AS WITH n AS (UPDATE orders SET note = 'x' WHERE tenant_id = 5 RETURNING *) SELECT * FROM n;
+--> refused 0A000: views must not contain data-modifying statements in WITH
+CREATE TEMP VIEW v AS WITH n AS (DELETE FROM notes RETURNING *) SELECT * FROM n;
+--> refused 0A000: views must not contain data-modifying statements in WITH
+CREATE MATERIALIZED VIEW v AS WITH n AS (DELETE FROM notes RETURNING *) SELECT * FROM n;
+--> refused 0A000: materialized views must not use data-modifying statements in WITH
