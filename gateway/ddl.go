@@ -531,24 +531,23 @@ var underLock planner.Statement
 func (x *unitRun) commitSchema(commit bool) (err error) {
 	if x.pipe.Conn != nil {
 		if x.pipe.dirty {
-			if _, err := x.converse(executor.Sync); err != nil {
-				commit = false
-			}
+			_, err = x.converse(executor.Sync)
 		}
 		x.pipe.Reset()
 	}
 	tx := x.tx.schema
 	wrote := x.rests()
-	if commit && len(wrote) > 1 && !x.turn.Holds() {
-		commit = false
-		defer func() { err = host{x}.Holds() }()
+	if commit && err == nil && len(wrote) > 1 {
+		err = host{x}.Holds()
 	}
-	if !commit {
+	if !commit || err != nil {
 		ctx, stop := timeLeft()
 		tx.Rollback(ctx)
 		stop()
-		x.finishTx(false)
-		return nil
+		if x.finishTx(false); !commit {
+			return nil
+		}
+		return err
 	}
 	if tx.Changed() && x.shards.usesTemporary() {
 		tx.Unprepared()

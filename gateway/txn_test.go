@@ -3,11 +3,13 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // script runs simple-protocol messages and compares each with what it should
@@ -160,4 +162,27 @@ func TestSettingsBehindASavepoint(t *testing.T) {
 		{"ROLLBACK TO s", "ROLLBACK T"}, {"SET bytea_output = 'escape'", "SET T"}, {`SELECT DISTINCT convert_to(note, 'UTF8')::text FROM orders`, `SELECT 1: \303\251 T`},
 		{"ROLLBACK", "ROLLBACK I"},
 	})
+}
+
+// TestSchemaChangeLostBeforeCommit: COMMIT behind messages that no Sync has followed, whose shard is lost meanwhile, is an
+// error, and nothing is committed.
+func TestSchemaChangeLostBeforeCommit(t *testing.T) {
+	t.Parallel()
+	cl, conn, keys := orders(t, config{})
+	c := cl.raw(t)
+	c.send(&pgproto3.Query{String: "BEGIN; ALTER TABLE orders ADD COLUMN lost int"})
+	c.want("C BEGIN", "C ALTER TABLE", "Z T")
+	c.send(parse("", fmt.Sprintf("INSERT INTO orders VALUES (%d, 1, 'n')", keys[0][0])), bind("", ""), do("", 0), flushMsg)
+	c.want("1", "2", "C INSERT 0 1")
+	cl.direct(t, 0, "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'")
+	c.send(parse("", "COMMIT"), bind("", ""), do("", 0), syncMsg)
+	var got []string
+	for w := ""; !strings.HasPrefix(w, "Z"); {
+		w = c.next()
+		got = append(got, w)
+	}
+	if slices.Contains(got, "C COMMIT") || got[len(got)-1] != "Z I" {
+		t.Errorf("%q", got)
+	}
+	wantCode(t, conn, "42703", "SELECT lost FROM orders")
 }
