@@ -11,6 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestHeldCursors: WITH HOLD cursors are the session's: they are read in every state of it, in any format, and end with it.
@@ -258,4 +261,29 @@ func TestBindOfAHeldName(t *testing.T) {
 	c.want("1", "E 42P03", "Z I")
 	c.send(&pgproto3.Query{String: "CLOSE p"}, &pgproto3.Parse{Query: "SELECT 2"}, &pgproto3.Bind{DestinationPortal: "p"}, &pgproto3.Sync{})
 	c.want("C CLOSE CURSOR", "Z I", "1", "2", "Z I")
+}
+
+// TestDiscardAllFails: a DISCARD ALL that fails has discarded nothing.
+func TestDiscardAllFails(t *testing.T) {
+	t.Parallel()
+	cl := start(t, config{shards: 1, executor: executor.Limits{PoolMax: 1, PoolWait: 100 * time.Millisecond}})
+	conn := cl.connect(t)
+	exec(t, conn, "SET work_mem = '5MB'")
+	exec(t, conn, "PREPARE p AS SELECT 7")
+	var release func(broken bool)
+	waitfor.True(t, "the shard's only connection is free", func() (ok bool) {
+		_, taken, err := cl.ex.Connect(context.Background(), "shard-0")
+		release = taken
+		return err == nil
+	})
+	wantCode(t, conn, "53300", "DISCARD ALL")
+	release(false)
+	if got := one[int](t, conn, "EXECUTE p"); got != 7 {
+		t.Errorf("the prepared statement gives %d", got)
+	}
+	if got := one[string](t, conn, "SHOW work_mem"); got != "5MB" {
+		t.Errorf("work_mem is %s", got)
+	}
+	exec(t, conn, "DISCARD ALL")
+	wantCode(t, conn, "26000", "EXECUTE p")
 }

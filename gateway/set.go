@@ -222,13 +222,17 @@ func (x *commands) discard(st *planner.Statement) error {
 		if err := x.drain(); err != nil {
 			return err
 		}
+		// The settings come first: a shard is asked for them, which may fail. Then nothing has been discarded.
+		if err := x.changeTo(st, x.gucs.Defaults, x.gucs.Defaults); err != nil {
+			return err
+		}
 		x.statements.Clear()
 		x.portals.Ended(nil)
 		x.forgetSequences()
 		x.held.CloseAll()
 		x.listener.UnlistenAll()
 		x.shards.unpin()
-		return x.changeTo(st, x.gucs.Defaults, x.gucs.Defaults)
+		return nil
 	}
 	switch {
 	case st.Set.What == "sequences":
