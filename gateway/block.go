@@ -185,6 +185,12 @@ func (b *blockRun) step(s *plpgsql.Step) (returned bool, err error) {
 	return false, sqlstate.New(sqlstate.InternalError, "no way to run a step of kind %d", s.Op)
 }
 
+// runsWithin reports whether a shard can run a statement within another one: it has no parameters, and nothing of the session's
+// comes of it.
+func runsWithin(st *planner.Statement) bool {
+	return routed(st) && !st.Copy && !st.Pins && !st.Notifies && st.Params == 0 && len(st.Sets) == 0
+}
+
 // rowTags are the commands about rows that code may have.
 var rowTags = map[string]bool{"SELECT": true, "INSERT": true, "UPDATE": true, "DELETE": true, "MERGE": true}
 
@@ -198,7 +204,7 @@ func (b *blockRun) change(text string, p place) error {
 	switch {
 	case st.Kind == planner.Empty:
 		return nil
-	case routed(st) && rowTags[st.Tag] && !st.Pins && !st.Notifies && st.Params == 0:
+	case rowTags[st.Tag] && runsWithin(st):
 		_, err := x.within(st, false)
 		return p.of(err, st.Text)
 	case st.Kind != planner.DDLKind || st.Tag == "SELECT" && p.at != "SQL statement" && !strings.HasPrefix(strings.ToLower(text), "create"): // SELECT ... INTO
@@ -255,7 +261,7 @@ func (b *blockRun) value(expression string, p place, oid uint32) ([]byte, error)
 	if err != nil {
 		return nil, p.of(err, text)
 	}
-	if !routed(st) || !st.ReadOnly || st.Pins || st.Fill != nil || st.Notifies || st.Params > 0 {
+	if !runsWithin(st) || !st.ReadOnly || st.Fill != nil {
 		return nil, p.of(sqlstate.Refusal("CLV-1304", "an expression of DO that does more than read is not supported").
 			WithHint("Run the statements one by one."), text)
 	}
@@ -346,7 +352,7 @@ func (x *prepared) reachWithin(st *planner.Statement) (string, error) {
 func (x *prepared) inquire(text string, whole bool) ([]byte, error) {
 	out, lost, err := x.answerTo(text, answerOfBlock)
 	if err == nil && lost && whole {
-		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "an answer that the router has to hold has more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
+		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "an answer that the router has to hold has more than %d MB", answerOfBlock>>20).WithHint("read less: an aggregate, EXISTS (SELECT ...), LIMIT")
 	}
 	return out, err
 }

@@ -523,6 +523,17 @@ func TestSetvalOfRows(t *testing.T) {
 		"BEGIN READ ONLY",
 		"SELECT setval('bill_id_seq', max(id)) FROM bill",
 		"ROLLBACK",
+		"BEGIN READ ONLY",
+		"SELECT setval('bill_id_seq', NULL)", // it is strict
+		"SELECT setval('bill_id_seq', 5) FROM bill WHERE false",
+		"SELECT setval('bill_id_seq', -5) FROM bill WHERE id = 10",
+		"ROLLBACK",
+		"SELECT setval('bill_id_seq', v, c) FROM (VALUES (41, true), (43, false)) AS x(v, c)",
+		"SELECT currval('bill_id_seq')",
+		"SELECT nextval('bill_id_seq')",
+		"SELECT setval('bill_id_seq', v) FROM (VALUES (51), (-1), (53)) AS x(v)", // the first is set, the second is an error
+		"SELECT nextval('bill_id_seq')",
+		"SELECT setval('bill_id_seq', '1259'::oid)",
 		"SELECT setval('bill_id_seq', 77) FROM bill WHERE id = 10; SELECT nextval('bill_id_seq')",
 		"SELECT nextval('bill_id_seq')",
 	} {
@@ -539,7 +550,14 @@ func TestSetvalOfRows(t *testing.T) {
 			t.Errorf("%s gives %s, PostgreSQL %s", sql, got, want)
 		}
 	}
-	wantCode(t, conn, "0A000", "SELECT setval('bill_id_seq', max(id)), 1 FROM bill")
+	for _, sql := range []string{
+		"SELECT setval('bill_id_seq', max(id)), 1 FROM bill",
+		"SELECT setval('bill_id_seq', length(set_config('search_path', 'other', false)))", // a setting of the session
+		"SELECT setval('bill_id_seq', count(*)) FROM cleave.shards",                       // the router's own
+		"DO $$ BEGIN PERFORM length(set_config('search_path', 'other', false)); EXECUTE 'CREATE TABLE x (a int)'; END $$",
+	} {
+		wantCode(t, conn, "0A000", sql)
+	}
 }
 
 // TestSequenceOfParameter: a parameter names a sequence, of the cluster or of the default shard.

@@ -208,15 +208,21 @@ func (i *interrupts) stopped() *sqlstate.Error {
 	return nil
 }
 
-// waiting returns a context that a cancel request ends; done must be called.
+// waiting returns a context that a cancel request ends; done must be called. One wait may be within another: a cancel ends both.
 func (i *interrupts) waiting() (ctx context.Context, done func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	i.mu.Lock()
-	i.stopWaiting = stop
-	i.mu.Unlock()
+	defer i.mu.Unlock()
+	outer := i.stopWaiting
+	i.stopWaiting = func() {
+		stop()
+		if outer != nil {
+			outer()
+		}
+	}
 	return ctx, func() {
 		i.mu.Lock()
-		i.stopWaiting = nil
+		i.stopWaiting = outer
 		i.mu.Unlock()
 		stop()
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
@@ -185,6 +186,7 @@ func (x *prepared) evaluateRun(ctx context.Context, list []planner.FillValue, ou
 			}
 		}
 		if err == nil {
+			x.unit.effects = true
 			err = x.setval(ctx, v.Sequence, at, v.Called)
 		}
 		numbers, n = append(numbers, at), 1
@@ -220,47 +222,90 @@ func (x *prepared) setval(ctx context.Context, q *shardmap.Sequence, at int64, c
 	if err := x.srv.ids.sequences.Set(ctx, q, at, called); err != nil || !called {
 		return err
 	}
-	if _, known := x.sequences.current[lifeOf(q)]; known || len(x.sequences.current) < currentMax {
-		if x.sequences.current == nil {
-			x.sequences.current = map[string]int64{}
-		}
-		x.sequences.current[lifeOf(q)] = at
-	}
+	x.sequences.was(q, at)
 	return nil
 }
 
-// setvals sets a sequence once for each row of a query, and returns the array of what it was set to. A row with a NULL
-// gives NULL and sets nothing.
-func (x *prepared) setvals(ctx context.Context, v *planner.FillValue) ([]byte, error) {
-	if err := x.mayWrite("setval()"); err != nil {
-		return nil, err
+// was notes what currval() of a sequence is.
+func (s *sessionSequences) was(q *shardmap.Sequence, at int64) {
+	if _, known := s.current[lifeOf(q)]; known || len(s.current) < currentMax {
+		if s.current == nil {
+			s.current = map[string]int64{}
+		}
+		s.current[lifeOf(q)] = at
 	}
+}
+
+// setvals sets a sequence once for each row of a query, and returns the array of what it was set to. A row with a NULL
+// gives NULL and sets nothing. Nobody sees between the rows: only the last value is stored, or the one before an error.
+func (x *prepared) setvals(ctx context.Context, v *planner.FillValue) ([]byte, error) {
 	rows, types, err := x.askWithin(v.Asks)
 	if err != nil {
-		return nil, err
+		return nil, inText(err, v.Asks, "")
 	}
-	if !slices.Contains([]uint32{pgoid.Int8, pgoid.Int4, pgoid.Int2}, types[0]) || len(types) > 1 && types[1] != pgoid.Bool {
+	if !takesSetval(types) {
 		return nil, sqlstate.New(sqlstate.UndefinedFunction, "setval() takes a bigint and a boolean").WithHint("cast the arguments: setval('name', max(id)::bigint, true)")
 	}
 	out := []byte{'{'}
+	var last, current *setting
+	set := func() error { // the last of them, for all
+		if last == nil {
+			return nil
+		}
+		x.unit.effects = true
+		if err := x.setval(ctx, v.Sequence, last.at, last.called); err != nil || current == nil {
+			return err
+		}
+		x.sequences.was(v.Sequence, current.at)
+		return nil
+	}
 	for i, row := range rows {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		if slices.ContainsFunc(row, func(b []byte) bool { return b == nil }) {
+		next, err := settingOf(row)
+		if err != nil {
+			return nil, err
+		}
+		if next == nil {
 			out = append(out, "NULL"...)
 			continue
 		}
-		at, err := strconv.ParseInt(string(row[0]), 10, 64)
-		if err != nil {
-			return nil, sqlstate.Wrap(err, sqlstate.InternalError, "%q is no number", row[0])
-		}
-		if err := x.setval(ctx, v.Sequence, at, len(row) == 1 || string(row[1]) == "t"); err != nil {
+		if err := x.mayWrite("setval()"); err != nil {
 			return nil, err
 		}
-		out = strconv.AppendInt(out, at, 10)
+		if next.at < v.Sequence.Min || next.at > v.Sequence.Max {
+			return nil, cmp.Or(set(), x.setval(ctx, v.Sequence, next.at, next.called))
+		}
+		if last = next; next.called {
+			current = next
+		}
+		out = strconv.AppendInt(out, next.at, 10)
 	}
-	return append(out, '}'), nil
+	return append(out, '}'), set()
+}
+
+// takesSetval reports whether setval() takes arguments of the types, without a cast that has to be written.
+func takesSetval(types []uint32) bool {
+	return slices.Contains([]uint32{pgoid.Int8, pgoid.Int4, pgoid.Int2}, types[0]) && (len(types) == 1 || types[1] == pgoid.Bool)
+}
+
+// setting is what one setval() does to a sequence.
+type setting struct {
+	at     int64
+	called bool
+}
+
+// settingOf reads the arguments of a setval(), nil if one is NULL.
+func settingOf(row [][]byte) (*setting, error) {
+	if slices.ContainsFunc(row, func(b []byte) bool { return b == nil }) {
+		return nil, nil
+	}
+	at, err := strconv.ParseInt(string(row[0]), 10, 64)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "%q is no number", row[0])
+	}
+	return &setting{at, len(row) == 1 || string(row[1]) == "t"}, nil
 }
 
 // ofNamed is the value of nextval() or currval() of the sequence that a parameter names, which is asked for as the client could
@@ -304,11 +349,20 @@ func (x *prepared) askWithin(text string) (rows [][][]byte, types []uint32, err 
 	if err != nil {
 		return nil, nil, err
 	}
+	if !runsWithin(st) {
+		return nil, nil, sqlstate.Refusal("CLV-1313", "the router cannot read the arguments of nextval(), currval() or setval() from this query").
+			WithHint("Read them in a statement of its own, and pass them.")
+	}
 	out, err := x.within(st, true)
 	if err != nil {
 		return nil, nil, err
 	}
-	frames(out, func(typ byte, body []byte) {
+	return textsOf(out)
+}
+
+// textsOf are the rows of an answer in the text format, and the types of its columns.
+func textsOf(answer []byte) (rows [][][]byte, types []uint32, err error) {
+	frames(answer, func(typ byte, body []byte) {
 		switch typ {
 		case wire.RowDescription:
 			types, err = columnTypes(body)
@@ -320,7 +374,7 @@ func (x *prepared) askWithin(text string) (rows [][][]byte, types []uint32, err 
 		}
 	})
 	if err == nil && len(types) == 0 {
-		err = sqlstate.New(sqlstate.InternalError, "a query for the values of setval() gives no columns")
+		err = sqlstate.New(sqlstate.InternalError, "a query gives no columns")
 	}
 	return rows, types, err
 }
