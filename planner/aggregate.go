@@ -16,7 +16,7 @@ import (
 // own, runs on that. Where an aggregate cannot be made of partial ones, the
 // relation has a row for each input row, with the columns that are needed.
 func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
-	s, q := n.GetSelectStmt(), rp.second.root
+	s, q := n.GetSelectStmt(), rp.bound.root
 	if s == nil || q == nil || !rp.spreads(n) || s.Op != pg.SetOperation_SETOP_NONE || s.ValuesLists != nil || len(s.LockingClause) > 0 {
 		return nil, nil
 	}
@@ -30,7 +30,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 	var u *use
 	for _, j := range anchors(q, nil) {
 		if rp.colocatedWith(q, j) && rp.safeBelow(q, j) {
-			u = rp.second.useOf(j)
+			u = rp.bound.useOf(j)
 			break
 		}
 	}
@@ -38,7 +38,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	sorted, _ := rp.sortedBelow(q, u.node)
-	name := RelationPrefix + itoa(rp.second.names+1)
+	name := RelationPrefix + itoa(rp.bound.names+1)
 	for _, partial := range []bool{true, false} {
 		if !partial && sorted != nil {
 			break // array_agg and its kin get the rows in the subquery's order
@@ -48,7 +48,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 		if !ok {
 			continue
 		}
-		rp.second.fresh()
+		rp.bound.fresh()
 		tree := rp.clocked(sqltree.SelectNode(b.relation(s)))
 		text, err := rp.text(tree)
 		if err != nil {

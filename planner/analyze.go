@@ -32,15 +32,15 @@ type analyzer struct {
 	p  *Planner
 	st *Statement
 
-	second *reading
+	bound *boundStatement
 }
 
 // touched is what the statement touches.
 type touched struct {
-	typer  *typer
-	p      *Planner
-	st     *Statement
-	second *reading
+	typer *typer
+	p     *Planner
+	st    *Statement
+	bound *boundStatement
 
 	// The first name of each sort, for messages.
 	sharded, whole, catalog, unknown, reference, virtual string
@@ -95,7 +95,7 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 		switch r.table.Kind {
 		case shardmap.Sharded:
 			if to.sharded != "" && to.st.Keyspace != r.table.Keyspace {
-				to.second.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, r.table.Keyspace).
+				to.bound.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, r.table.Keyspace).
 					WithHint("Declare them with the same cleave.keyspace to have them colocated, or use them in two statements."))
 			}
 			if to.sharded == "" {
@@ -248,13 +248,13 @@ func (a *analyzer) query(n *pg.Node) {
 	case *pg.Node_SelectStmt:
 		st.Tag, st.ReturnsRows = "SELECT", true
 		q := a.selectQuery(v.SelectStmt, nil)
-		a.second.top, a.second.root = n, q
+		a.bound.top, a.bound.root = n, q
 		a.prove(q)
 	default:
-		a.second.top = n
+		a.bound.top = n
 		a.modify(n, nil, true)
 	}
-	if a.second.several {
+	if a.bound.several {
 		a.settleBounds()
 	}
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
@@ -291,19 +291,19 @@ func (a *analyzer) finish() {
 	}
 	st.Numbers = a.numbers || a.preferDefault
 	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
-		a.second.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the OIDs of tables and types differ between shards", a.number, a.sharded, a.reference).
+		a.bound.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the OIDs of tables and types differ between shards", a.number, a.sharded, a.reference).
 			WithHint("Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own."))
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
-		a.second.refuseBoth(sqlstate.Refusal("CLV-1023", "%s() in a statement on the table %s%s would run on its shards: all advisory locks and notifications are the default shard's", a.advisory, a.sharded, a.virtual).
+		a.bound.refuseBoth(sqlstate.Refusal("CLV-1023", "%s() in a statement on the table %s%s would run on its shards: all advisory locks and notifications are the default shard's", a.advisory, a.sharded, a.virtual).
 			WithHint("Call it in a statement of its own."))
 	}
 	if a.largeObject != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.second.refuseBoth(sqlstate.Refusal("CLV-0221", "%s() in a statement on the table %s%s%s: large objects are on the default shard", a.largeObject, a.sharded, a.virtual, a.reference).
+		a.bound.refuseBoth(sqlstate.Refusal("CLV-0221", "%s() in a statement on the table %s%s%s: large objects are on the default shard", a.largeObject, a.sharded, a.virtual, a.reference).
 			WithHint("Call it in a statement of its own, with the OID of the object."))
 	}
 	if a.temporaryCall != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.second.refuseBoth(sqlstate.Refusal("CLV-0815", "%s() in a statement on the table %s%s%s: functions in pg_temp are in a session of the default shard", a.temporaryCall, a.sharded, a.virtual, a.reference).
+		a.bound.refuseBoth(sqlstate.Refusal("CLV-0815", "%s() in a statement on the table %s%s%s: functions in pg_temp are in a session of the default shard", a.temporaryCall, a.sharded, a.virtual, a.reference).
 			WithHint("Call it in a statement of its own."))
 	}
 	switch {
@@ -324,16 +324,16 @@ func (a *analyzer) finish() {
 		}
 		for _, other := range []string{a.whole, a.catalog} {
 			if other != "" {
-				a.second.refuseOne(sqlstate.Refusal("CLV-0223", "table %s is sharded and %s is on the default shard only", a.sharded, other).
+				a.bound.refuseOne(sqlstate.Refusal("CLV-0223", "table %s is sharded and %s is on the default shard only", a.sharded, other).
 					WithHint("Use them in two statements, or declare %s as a reference table.", other))
 			}
 		}
 		if a.sequence != "" {
-			a.second.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", a.sequence, a.sharded).
+			a.bound.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", a.sequence, a.sharded).
 				WithHint("Get the value in a statement of its own: SELECT %s(...).", a.sequence))
 		}
 		st.Kind = OneShard
-		if a.second.several {
+		if a.bound.several {
 			st.Kind = Several
 		}
 	case a.whole != "" || a.catalog != "" || a.unknown != "" || a.sequence != "" || a.preferDefault || a.locks && a.reference != "":
@@ -347,12 +347,12 @@ func (a *analyzer) finish() {
 	a.lockCopies()
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference {
-			a.second.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", sqltext.QuoteName(t.Schema, t.Name)).
+			a.bound.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Its rows would have to change on every shard at once."))
 			st.Kind = Several
 		}
 	}
-	if st.Kind == Several && a.second.top != nil {
+	if st.Kind == Several && a.bound.top != nil {
 		a.dispatch()
 	}
 }
@@ -460,11 +460,11 @@ func (a *binder) recursive(s *pg.SelectStmt, sc *scope, entry *cte, names []stri
 	if inner.ctes == nil {
 		inner.ctes = map[string]*cte{}
 	}
-	defer func(n int) { a.second.repeated = n }(a.second.repeated)
+	defer func(n int) { a.bound.repeated = n }(a.bound.repeated)
 	for {
 		aggregates, windows := a.aggregates, a.windows
 		step := a.selectQuery(s.Rarg, inner)
-		a.second.repeated++
+		a.bound.repeated++
 		changed := false
 		for i, set := range entry.sets {
 			if set == nil {
@@ -591,7 +591,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		}
 		return
 	}
-	a.second.top = &pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}}
+	a.bound.top = &pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}}
 	if v := a.viewOf(c.Relation); v != nil {
 		way, hint := "from", "Try the COPY (SELECT ...) TO variant."
 		if c.IsFrom {
@@ -609,7 +609,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		if !c.IsFrom {
 			hint = "Use COPY (SELECT ... WHERE shard key = ...) TO STDOUT."
 		}
-		a.second.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", a.sharded).WithHint("%s", hint))
+		a.bound.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", a.sharded).WithHint("%s", hint))
 	}
 	if c.IsFrom {
 		a.changes = true

@@ -95,14 +95,14 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		return &Plan{Op: CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
 	}
 	if c.WhereClause != nil {
-		before := wp.second.clock
-		wp.second.clock = false
+		before := wp.bound.clock
+		wp.bound.clock = false
 		wp.clocked(sqltree.Clone(n))
-		if wp.second.clock {
+		if wp.bound.clock {
 			fail(sqlstate.Refusal("CLV-0410", "the transaction's time in WHERE of a COPY to several shards is not supported").
 				WithHint("Write the time as a constant."))
 		}
-		wp.second.clock = before
+		wp.bound.clock = before
 		if t.Kind == shardmap.Reference && wp.isVolatile(n) {
 			fail(sqlstate.Refusal("CLV-0411", "a volatile function in WHERE of a COPY to the reference table %s could choose other rows on each shard", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Copy all rows, and delete some afterwards."))

@@ -14,8 +14,8 @@ import (
 // noted, and binding goes on. The functions named plan... look at what was bound and return a Plan; nil without
 // error means that the statement is none of theirs, an error that it cannot be run by anybody.
 
-// reading is what binding notes.
-type reading struct {
+// boundStatement is what binding notes of a statement.
+type boundStatement struct {
 	st *Statement
 
 	// several: one shard is not enough, or several are asked for; first says why, nil if they are asked for.
@@ -57,25 +57,25 @@ type reading struct {
 }
 
 // useAt is the use of a table's place, nil if there is none.
-func (rd *reading) useAt(v *pg.RangeVar) *use {
-	if rd.byRef == nil {
-		rd.byRef = make(map[*pg.RangeVar]*use, len(rd.uses))
-		for _, u := range rd.uses {
-			rd.byRef[u.ref] = u
+func (bs *boundStatement) useAt(v *pg.RangeVar) *use {
+	if bs.byRef == nil {
+		bs.byRef = make(map[*pg.RangeVar]*use, len(bs.uses))
+		for _, u := range bs.uses {
+			bs.byRef[u.ref] = u
 		}
 	}
-	return rd.byRef[v]
+	return bs.byRef[v]
 }
 
 // queryOf is a SELECT as it was bound, nil if it was not.
-func (rd *reading) queryOf(s *pg.SelectStmt) *query {
-	if rd.queries == nil {
-		rd.queries = make(map[*pg.SelectStmt]*query, len(rd.selects))
-		for _, q := range rd.selects {
-			rd.queries[q.sel] = q
+func (bs *boundStatement) queryOf(s *pg.SelectStmt) *query {
+	if bs.queries == nil {
+		bs.queries = make(map[*pg.SelectStmt]*query, len(bs.selects))
+		for _, q := range bs.selects {
+			bs.queries[q.sel] = q
 		}
 	}
-	return rd.queries[s]
+	return bs.queries[s]
 }
 
 // use is one place where a statement names a table.
@@ -106,35 +106,35 @@ func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []stri
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
 	a := p.analyzer(sql, snap, searchPath)
-	a.second.several = true
+	a.bound.several = true
 	st, err := a.run(tree)
 	if len(a.viewRefs) > 0 {
 		return a.expanded(0)
 	}
-	return a.second.judged(st, err)
+	return a.bound.judged(st, err)
 }
 
 // judged is what an analysis says, after the reason why one shard is not enough.
-func (rd *reading) judged(st *Statement, err error) (*Statement, error) {
+func (bs *boundStatement) judged(st *Statement, err error) (*Statement, error) {
 	switch {
-	case !rd.several:
+	case !bs.several:
 		return st, err
 	case err != nil && sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
 		return nil, err // PostgreSQL says so too, unless it is a temporary table: see the session
-	case err != nil && rd.first != nil && !rd.planning && !strings.HasPrefix(string(sqlstate.CodeOf(err)), "22"):
-		return nil, rd.first
+	case err != nil && bs.first != nil && !bs.planning && !strings.HasPrefix(string(sqlstate.CodeOf(err)), "22"):
+		return nil, bs.first
 	case err != nil:
 		return nil, err
 	case st.Kind == Several && st.Plan == nil || st.Kind == OneShard:
-		return nil, rd.reason()
+		return nil, bs.reason()
 	}
 	return st, nil
 }
 
 // reason is why one shard is not enough, for a statement that is not carried out otherwise.
-func (rd *reading) reason() error {
-	if rd.first != nil {
-		return rd.first
+func (bs *boundStatement) reason() error {
+	if bs.first != nil {
+		return bs.first
 	}
 	return sqlstate.Refusal("CLV-0228", "the statement needs rows of several shards, in a way that the router does not know how to carry out").
 		WithHint("Send one statement for each shard key.")
@@ -142,7 +142,7 @@ func (rd *reading) reason() error {
 
 // sooner is an error, or that of a bound: bounds are read later than what stands behind them.
 func (co *restrictions) sooner(err error) (out error) {
-	if !co.second.several && sqlstate.CodeOf(err) != sqlstate.FeatureNotSupported {
+	if !co.bound.several && sqlstate.CodeOf(err) != sqlstate.FeatureNotSupported {
 		return err
 	}
 	defer func() {
@@ -160,14 +160,14 @@ func (co *restrictions) sooner(err error) (out error) {
 
 // prove looks for the shard keys of a query that stands by itself.
 func (a *binder) prove(q *query) *facts {
-	a.second.proofs = append(a.second.proofs, q)
+	a.bound.proofs = append(a.bound.proofs, q)
 	return a.visitQuery(q, noFacts())
 }
 
 // place looks for the facts of each table's place.
 func (rt *routing) place() {
-	rt.worked, rt.second.placing = 0, true
-	for _, q := range rt.second.proofs {
+	rt.worked, rt.bound.placing = 0, true
+	for _, q := range rt.bound.proofs {
 		rt.visitQuery(q, noFacts())
 	}
 }
@@ -176,13 +176,13 @@ func (rt *routing) place() {
 func (a *analyzer) dispatch() {
 	st := a.st
 	if len(a.viewRefs) > 0 {
-		fail(a.second.reason()) // they are written out first
+		fail(a.bound.reason()) // they are written out first
 	}
 	st.Reusable = false
 	a.settleBounds()
 	a.place()
 	a.checkNow()
-	a.second.planning = true
+	a.bound.planning = true
 	if len(st.Sets) > 0 {
 		fail(sqlstate.Refusal("CLV-0229", "set_config() in a statement over several shards is not supported").
 			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
@@ -190,38 +190,38 @@ func (a *analyzer) dispatch() {
 	if err := ownNames(a.sql); err != nil {
 		fail(err)
 	}
-	unchained(a.second.top)
-	a.timedCall(a.second.top)
-	a.looseWords(a.second.top)
-	a.second.guard = a.guarding()
+	unchained(a.bound.top)
+	a.timedCall(a.bound.top)
+	a.looseWords(a.bound.top)
+	a.bound.guard = a.guarding()
 	var err error
-	switch a.second.top.GetNode().(type) {
+	switch a.bound.top.GetNode().(type) {
 	case *pg.Node_SelectStmt:
 		if a.lockedCopies.every {
-			st.Plan, err = a.planLock(a.second.top)
+			st.Plan, err = a.planLock(a.bound.top)
 			break
 		}
-		if a.changes && a.second.top.GetSelectStmt().WithClause != nil {
-			st.Plan, err = a.writePlans().planChanging(a.second.top)
+		if a.changes && a.bound.top.GetSelectStmt().WithClause != nil {
+			st.Plan, err = a.writePlans().planChanging(a.bound.top)
 		}
 		if st.Plan == nil && err == nil {
-			st.Plan, err = a.readPlans().planRead(a.second.top)
+			st.Plan, err = a.readPlans().planRead(a.bound.top)
 		}
 	case *pg.Node_InsertStmt:
 		a.onlyCopies()
-		st.Plan, err = a.writePlans().planInsert(a.second.top)
+		st.Plan, err = a.writePlans().planInsert(a.bound.top)
 	case *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 		a.onlyCopies()
-		st.Plan, err = a.writePlans().planModify(a.second.top)
+		st.Plan, err = a.writePlans().planModify(a.bound.top)
 	case *pg.Node_CopyStmt:
-		st.Plan, err = a.writePlans().planCopy(a.second.top)
+		st.Plan, err = a.writePlans().planCopy(a.bound.top)
 	}
 	if err != nil {
 		fail(err)
 	}
-	a.second.planning = false
+	a.bound.planning = false
 	if st.Plan != nil {
-		st.Plan.Clock = st.Plan.Clock || a.second.clock
+		st.Plan.Clock = st.Plan.Clock || a.bound.clock
 	}
 }
 
@@ -245,10 +245,10 @@ type readPlans struct {
 	*parameters
 	shardTexts
 
-	p      *Planner
-	st     *Statement
-	second *reading
-	into   *pg.IntoClause
+	p     *Planner
+	st    *Statement
+	bound *boundStatement
+	into  *pg.IntoClause
 }
 
 // writePlans plans statements over several shards that change rows.
@@ -259,7 +259,7 @@ type writePlans struct {
 }
 
 func (a *analyzer) readPlans() *readPlans {
-	return &readPlans{pushdown: &pushdown{typer: &a.typer, equivalence: &a.equivalence, routing: &a.routing, second: a.second}, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, parameters: &a.parameters, shardTexts: a, p: a.p, st: a.st, second: a.second, into: a.into}
+	return &readPlans{pushdown: &pushdown{typer: &a.typer, equivalence: &a.equivalence, routing: &a.routing, bound: a.bound}, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, parameters: &a.parameters, shardTexts: a, p: a.p, st: a.st, bound: a.bound, into: a.into}
 }
 
 func (a *analyzer) writePlans() *writePlans {
@@ -277,23 +277,23 @@ func (rp *readPlans) planRead(n *pg.Node) (*Plan, error) {
 }
 
 // refuseOne notes that one shard cannot do it. The first reason is the one to tell.
-func (rd *reading) refuseOne(e *sqlstate.Error) {
-	if rd.several {
+func (bs *boundStatement) refuseOne(e *sqlstate.Error) {
+	if bs.several {
 		return
 	}
-	rd.several, rd.first = true, e
-	rd.st.Keys, rd.st.timeKeys, rd.st.arrays = nil, nil, false
+	bs.several, bs.first = true, e
+	bs.st.Keys, bs.st.timeKeys, bs.st.arrays = nil, nil, false
 }
 
 // refuseBoth refuses what no number of shards can do: the reason to tell, also where one shard was refused for another.
-func (rd *reading) refuseBoth(e *sqlstate.Error) {
-	rd.planning = true
+func (bs *boundStatement) refuseBoth(e *sqlstate.Error) {
+	bs.planning = true
 	fail(e)
 }
 
 // onOne does what only one shard needs. What it refuses is refused for one shard.
-func (rd *reading) onOne(do func()) {
-	if rd.several {
+func (bs *boundStatement) onOne(do func()) {
+	if bs.several {
 		return
 	}
 	defer func() {
@@ -302,31 +302,31 @@ func (rd *reading) onOne(do func()) {
 			if !ok || sqlstate.CodeOf(b.err) != sqlstate.FeatureNotSupported {
 				panic(r)
 			}
-			rd.refuseOne(sqlstate.As(b.err))
+			bs.refuseOne(sqlstate.As(b.err))
 		}
 	}()
 	do()
 }
 
 // note records a table's place.
-func (rd *reading) note(v *pg.RangeVar, r relation, j *jnode, it *item) {
-	if rd.repeated > 0 {
-		for _, u := range rd.uses {
+func (bs *boundStatement) note(v *pg.RangeVar, r relation, j *jnode, it *item) {
+	if bs.repeated > 0 {
+		for _, u := range bs.uses {
 			if u.ref == v {
 				u.rel, u.node, u.item = r, j, it
 				return
 			}
 		}
 	}
-	rd.uses = append(rd.uses, &use{ref: v, rel: r, node: j, item: it})
+	bs.uses = append(bs.uses, &use{ref: v, rel: r, node: j, item: it})
 }
 
 // seen records the facts of a sharded table's place.
-func (rd *reading) seen(j *jnode, f *facts) {
-	for _, u := range rd.uses {
+func (bs *boundStatement) seen(j *jnode, f *facts) {
+	for _, u := range bs.uses {
 		if u.node == j && u.facts == nil {
 			u.facts = f.clone()
 		}
 	}
-	rd.bound(j, f)
+	bs.checkAnchor(j, f)
 }

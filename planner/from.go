@@ -178,7 +178,7 @@ func (a *binder) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 	}
 	it.alias(v.Alias)
 	j.name = it.name
-	a.second.note(v, r, j, it)
+	a.bound.note(v, r, j, it)
 	return j, []*item{it}
 }
 
@@ -359,8 +359,8 @@ type restrictions struct {
 	*constants
 	*equivalence
 
-	p      *Planner
-	second *reading
+	p     *Planner
+	bound *boundStatement
 }
 
 // factsOf returns what a condition says if it is true.

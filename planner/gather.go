@@ -283,7 +283,7 @@ func (g *gatherer) relations() []Relation {
 	}
 	out := make([]Relation, len(rels))
 	for i, r := range rels {
-		name := g.plans.second.fresh()
+		name := g.plans.bound.fresh()
 		out[i] = Relation{Name: name, Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
 		out[i].Text, out[i].own = r.text(g.plans)
 		for _, o := range g.occ {
@@ -344,7 +344,7 @@ const relationAlias = "t"
 func (g *gatherer) targetOf(o *occurrence) Target {
 	switch o.table.Kind {
 	case shardmap.Sharded:
-		if u := g.plans.second.useAt(g.original[o.v]); u != nil && u.rel.table == o.table {
+		if u := g.plans.bound.useAt(g.original[o.v]); u != nil && u.rel.table == o.table {
 			return g.plans.targetOf(u)
 		}
 		return Target{Where: KeyShards, Keyspace: o.table.Keyspace}

@@ -18,11 +18,11 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 		return nil, err
 	}
 	a := p.analyzer(sql, snap, path)
-	a.second.several = true
-	if _, err := a.run(tree); err != nil && a.second.top == nil {
+	a.bound.several = true
+	if _, err := a.run(tree); err != nil && a.bound.top == nil {
 		return nil, err
 	}
-	a.second.names = 0
+	a.bound.names = 0
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bailout)
@@ -32,7 +32,7 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 			plan, err = nil, b.err
 		}
 	}()
-	return a.readPlans().planGather(a.second.top)
+	return a.readPlans().planGather(a.bound.top)
 }
 
 func targetText(t Target) string {

@@ -170,7 +170,7 @@ func (g *gatherer) joined(o *occurrence, cond *pg.Node, lv *gatherLevel) {
 // fail, since it may never be run. false: it is read like any other.
 func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 	was := g.selects[s]
-	r := g.plans.second
+	r := g.plans.bound
 	if g.whole || was == nil || g.depth > 0 && !g.alone(was) || r.queryOf(was) == nil || !r.queryOf(was).aggregates || g.refersOut(s, sc) {
 		return false
 	}
@@ -193,7 +193,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		if len(c.Order) > 0 || c.Hidden > 0 || c.Unique > 0 || c.Limit != nil || c.Offset != nil || names == nil || len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(names) {
 			return false
 		}
-		name := g.plans.second.fresh()
+		name := g.plans.bound.fresh()
 		all := sqltree.EmptySelect()
 		all.FromClause = []*pg.Node{sqltree.TableNode(name, "")}
 		all.TargetList = []*pg.Node{sqltree.TargetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
@@ -229,7 +229,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 		sqltree.EachMessage(n.ProtoReflect(), func(m protoreflect.Message) {
 			switch v := m.Interface().(type) {
 			case *pg.RangeVar:
-				u := g.plans.second.useAt(v)
+				u := g.plans.bound.useAt(v)
 				if u == nil || u.rel.table == nil || len(v.Alias.GetColnames()) > 0 {
 					ok = false
 					return
@@ -284,7 +284,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 
 // planOf plans a subquery as if it were a statement, nil if no cheaper plan fits.
 func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
-	r := g.plans.second
+	r := g.plans.bound
 	root, names := r.root, r.names
 	r.root = r.queryOf(s)
 	defer func() {

@@ -222,7 +222,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 		lostPlace()
 	}
 	ts := wp.tokens()
-	c := &computing{writePlans: wp, p: p, target: wp.second.useAt(s.Relation)}
+	c := &computing{writePlans: wp, p: p, target: wp.bound.useAt(s.Relation)}
 	if serverdependent.UsesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
 		fail(sqlstate.Refusal("CLV-0310", "a value that says something about one shard's server or session is not supported in an INSERT on several shards").
 			WithHint("Leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter."))
@@ -286,7 +286,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	if s.WithClause != nil {
 		wp.clockIn(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}})
 	}
-	cut := &cutter{text: wp.sql, edits: slices.Clone(wp.second.edits)}
+	cut := &cutter{text: wp.sql, edits: slices.Clone(wp.bound.edits)}
 	if wp.made.fill != nil {
 		for _, e := range wp.made.fill.edits {
 			if !slices.ContainsFunc(c.places, func(p [2]int) bool { return e.From >= p[0] && e.To <= p[1] }) {
@@ -387,7 +387,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 func (c *computing) compute(n *pg.Node, from, to int, cast string) int {
 	c.exprs = append(c.exprs, n)
 	c.places = append(c.places, [2]int{from, to})
-	c.second.edits = append(c.second.edits, sqltext.Edit{From: from, To: to, Text: markOf(MarkComputed, len(c.exprs)-1) + cast})
+	c.bound.edits = append(c.bound.edits, sqltext.Edit{From: from, To: to, Text: markOf(MarkComputed, len(c.exprs)-1) + cast})
 	return len(c.exprs) - 1
 }
 
@@ -411,7 +411,7 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 			return
 		}
 	}
-	if c.second.reachesOut(n) {
+	if c.bound.reachesOut(n) {
 		from, to := place()
 		c.compute(n, from, to, "")
 		return
@@ -436,9 +436,9 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 		lostPlace()
 	}
 	tree.Stmts[0].Stmt.GetSelectStmt().TargetList[0].GetResTarget().Name = "" // of an output
-	c.second.guard = false
-	c.second.edits = append(c.second.edits, sqltext.Edit{From: from, To: to, Text: strings.TrimPrefix(c.written(tree.Stmts[0].Stmt), "SELECT ")})
-	c.second.guard = true
+	c.bound.guard = false
+	c.bound.edits = append(c.bound.edits, sqltext.Edit{From: from, To: to, Text: strings.TrimPrefix(c.written(tree.Stmts[0].Stmt), "SELECT ")})
+	c.bound.guard = true
 }
 
 // tail is what follows the rows of an INSERT if its casts look for words for the time; "" if there are none.
@@ -465,10 +465,10 @@ func (wp *writePlans) tail(s *pg.InsertStmt) string {
 }
 
 // reachesOut reports whether an expression reads a table that not every shard has.
-func (rd *reading) reachesOut(n *pg.Node) bool {
+func (bs *boundStatement) reachesOut(n *pg.Node) bool {
 	found := false
 	sqltree.EachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
-		if u := rd.useAt(v); u != nil && !u.everywhere() {
+		if u := bs.useAt(v); u != nil && !u.everywhere() {
 			found = true
 		}
 	})
@@ -486,7 +486,7 @@ func (c *computing) finish(s *pg.InsertStmt) {
 	for _, e := range c.exprs {
 		sqltree.EachRangeVar(e.ProtoReflect(), func(v *pg.RangeVar) { taken[v] = true })
 	}
-	for _, u := range c.second.uses {
+	for _, u := range c.bound.uses {
 		if u != c.target && !taken[u.ref] && !u.everywhere() {
 			fail(sqlstate.Refusal("CLV-0313", "an INSERT of rows for several shards cannot read table %s in WITH, ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
 				WithHint("Read it in a statement of its own."))
@@ -548,14 +548,14 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 	}
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
 	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-	for _, u := range wp.second.uses {
+	for _, u := range wp.bound.uses {
 		if !inside[u.ref] && !u.everywhere() {
 			fail(sqlstate.Refusal("CLV-0318", "an INSERT of rows for several shards cannot read table %s in ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
 				WithHint("Read it in a statement of its own."))
 		}
 	}
 	width := -1
-	if q := wp.second.queryOf(sel); q != nil && !q.open {
+	if q := wp.bound.queryOf(sel); q != nil && !q.open {
 		width = len(q.cols)
 	}
 	if len(s.Cols) == 0 && width >= 0 && width < len(cols) {
@@ -670,14 +670,14 @@ func onlyReads(w *pg.WithClause) {
 // the rows that a shard selects are its own, because their shard key is that of a
 // table that they come from. nil if that is not proved.
 func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *Plan {
-	q := wp.second.queryOf(sel)
+	q := wp.bound.queryOf(sel)
 	if len(wp.made.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || !wp.oneKeyspace() {
 		return nil
 	}
 	wp.types = wp.keyTypes(t.Keyspace)
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
 	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-	for _, u := range wp.second.uses {
+	for _, u := range wp.bound.uses {
 		if !u.sharded() && !u.everywhere() || !inside[u.ref] && !u.everywhere() {
 			return nil
 		}

@@ -29,21 +29,21 @@ type pushdown struct {
 	*equivalence
 	*routing
 
-	second *reading
+	bound *boundStatement
 }
 
 // local looks for an anchor of query q and returns its use, nil if there is none.
 func (pd *pushdown) local(q *query) *use {
 	for _, j := range anchors(q, nil) {
 		if pd.colocatedWith(q, j) && pd.safeToPushdown(q, j) {
-			return pd.second.useOf(j)
+			return pd.bound.useOf(j)
 		}
 	}
 	return nil
 }
 
-func (rd *reading) useOf(j *jnode) *use {
-	for _, u := range rd.uses {
+func (bs *boundStatement) useOf(j *jnode) *use {
+	for _, u := range bs.uses {
 		if u.node == j {
 			return u
 		}
@@ -80,7 +80,7 @@ func anchors(q *query, out []*jnode) []*jnode {
 // colocatedWith reports whether every other sharded table of q, in subqueries too, is
 // bound to the shard key of the anchor.
 func (pd *pushdown) colocatedWith(q *query, anchor *jnode) bool {
-	r := pd.second
+	r := pd.bound
 	before := anchor.facts
 	defer func() { anchor.facts, r.anchor = before, nil }()
 	for i, t := range anchor.key {
@@ -94,9 +94,9 @@ func (pd *pushdown) colocatedWith(q *query, anchor *jnode) bool {
 	return !r.outside && pd.oneKeyspace()
 }
 
-// bound checks one sharded table while colocatedWith runs.
-func (rd *reading) bound(j *jnode, f *facts) {
-	r := rd
+// checkAnchor checks one sharded table while colocatedWith runs.
+func (bs *boundStatement) checkAnchor(j *jnode, f *facts) {
+	r := bs
 	if r.anchor == nil || r.outside {
 		return
 	}
@@ -383,7 +383,7 @@ func (pd *pushdown) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 				if m == top {
 					return true
 				}
-				sub := pd.second.queryOf(v)
+				sub := pd.bound.queryOf(v)
 				sqltree.Inspect(v, level(v, sub))
 				return false
 			case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.GroupingFunc:
@@ -518,7 +518,7 @@ func (pd *pushdown) loose(s *pg.SelectStmt) bool {
 		}
 		return true
 	})
-	return open && tables && !pd.second.correlated(s)
+	return open && tables && !pd.bound.correlated(s)
 }
 
 // byOrder reports whether an aggregate call depends on the order of its rows, which no
@@ -531,7 +531,7 @@ func (pd *pushdown) byOrder(f *pg.FuncCall, s *pg.SelectStmt) bool {
 	case "count", "min", "max", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "mode", "rank", "dense_rank", "percentile_disc":
 		return false
 	case "sum", "avg", "variance", "var_pop", "var_samp", "stddev", "stddev_pop", "stddev_samp":
-		if q := pd.second.queryOf(s); q != nil && len(f.Args) == 1 {
+		if q := pd.bound.queryOf(s); q != nil && len(f.Args) == 1 {
 			switch pd.typeOf(f.Args[0], q.sc) {
 			case oidInt2, oidInt4, oidInt8, oidNumeric, oidInterval, oidMoney:
 				return false

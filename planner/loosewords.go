@@ -18,8 +18,8 @@ import (
 // cast by a function. Where the types are at hand, plainWords notes the texts that are plain.
 
 // plainWords notes texts that stand where a value of a type stands.
-func (rd *reading) plainWords(how reads, list ...*pg.Node) {
-	if rd == nil || how != readsText {
+func (bs *boundStatement) plainWords(how reads, list ...*pg.Node) {
+	if bs == nil || how != readsText {
 		return
 	}
 	for _, n := range list {
@@ -27,10 +27,10 @@ func (rd *reading) plainWords(how reads, list ...*pg.Node) {
 		if c == nil || c.GetSval() == nil || !HasTimeWord(c.GetSval().Sval) {
 			continue
 		}
-		if rd.plain == nil {
-			rd.plain = map[*pg.A_Const]bool{}
+		if bs.plain == nil {
+			bs.plain = map[*pg.A_Const]bool{}
 		}
-		rd.plain[c] = true
+		bs.plain[c] = true
 	}
 }
 
@@ -157,7 +157,7 @@ func (l *loose) node(m protoreflect.Message, safe bool) {
 		}
 		return
 	case *pg.A_Const:
-		if s := v.GetSval(); s != nil && !safe && HasTimeWord(s.Sval) && !l.second.plain[v] && !slices.Contains(patterns, s.Sval) {
+		if s := v.GetSval(); s != nil && !safe && HasTimeWord(s.Sval) && !l.bound.plain[v] && !slices.Contains(patterns, s.Sval) {
 			l.refuse(s.Sval)
 		}
 		return
@@ -245,7 +245,7 @@ func (l *loose) call(f *pg.FuncCall) bool {
 	switch name {
 	case "date_trunc", "date_part", "extract":
 		if len(f.Args) > 0 {
-			l.second.plainWords(readsText, f.Args[0])
+			l.bound.plainWords(readsText, f.Args[0])
 		}
 	}
 	return false
@@ -285,9 +285,9 @@ func (l *loose) query(s *pg.SelectStmt, top bool) {
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
 		if top {
-			l.second.plainWords(readsText, r.GetVal())
+			l.bound.plainWords(readsText, r.GetVal())
 			for _, el := range slices.Concat(r.GetVal().GetRowExpr().GetArgs(), r.GetVal().GetAArrayExpr().GetElements()) {
-				l.second.plainWords(readsText, el)
+				l.bound.plainWords(readsText, el)
 			}
 		}
 	}
@@ -303,7 +303,7 @@ func (l *loose) rows(s *pg.SelectStmt) {
 				column = append(column, items[i])
 			}
 		}
-		l.second.plainWords(l.readsAll(column, &scope{}), column...)
+		l.bound.plainWords(l.readsAll(column, &scope{}), column...)
 	}
 }
 
@@ -323,7 +323,7 @@ func (l *loose) arms(s *pg.SelectStmt, top bool) {
 	for i := range list[0].TargetList {
 		how, oid := readsText, uint32(0)
 		for _, arm := range list {
-			q := l.second.queryOf(arm)
+			q := l.bound.queryOf(arm)
 			switch {
 			case i >= len(arm.TargetList) || sqltree.AnyStar(arm.TargetList[:i+1]):
 				how = readsUnsure
@@ -343,7 +343,7 @@ func (l *loose) arms(s *pg.SelectStmt, top bool) {
 				continue
 			}
 			r := arm.TargetList[i].GetResTarget()
-			l.second.plainWords(how, r.Val)
+			l.bound.plainWords(how, r.Val)
 			if how == readsTime {
 				r.Val = timed(r.Val, oid)
 			}
@@ -374,7 +374,7 @@ func (in *inputWords) pairWords(x, y **pg.Node, sc *scope) {
 		if s == nil || !HasTimeWord(s.Sval) {
 			continue
 		}
-		in.second.plainWords(in.readsAs(*p[1], sc), *p[0])
+		in.bound.plainWords(in.readsAs(*p[1], sc), *p[0])
 		*p[0] = timed(*p[0], in.wordType(*p[1], sc))
 	}
 }
@@ -390,7 +390,7 @@ func (in *inputWords) calledWords(f *pg.FuncCall, sc *scope) {
 	case "array_append", "array_prepend", "array_remove", "array_position", "array_positions", "array_replace", "array_cat", "array_to_string", "lag", "lead", "nullif":
 		for _, n := range f.Args {
 			if n.GetAConst() == nil && in.readsAs(n, sc) == readsText {
-				in.second.plainWords(readsText, f.Args...)
+				in.bound.plainWords(readsText, f.Args...)
 			}
 		}
 	}

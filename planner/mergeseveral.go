@@ -57,7 +57,7 @@ func (wp *writePlans) planMerge(m *ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *u
 // table, its target is joined on the shard key, and rows are inserted under it. why is set
 // if that is not so.
 func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string) {
-	src = wp.second.useAt(v.SourceRelation.GetRangeVar())
+	src = wp.bound.useAt(v.SourceRelation.GetRangeVar())
 	if v.WithClause != nil || src == nil || !src.sharded() {
 		return nil, "ON does not join the shard key with columns of the source"
 	}
@@ -67,7 +67,7 @@ func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string)
 	if serverdependent.UsesShardState(v) || wp.answersOnce(v.ProtoReflect()) {
 		return nil, "it has a subquery, or a function, of which each shard would have an answer of its own"
 	}
-	for _, u := range wp.second.uses {
+	for _, u := range wp.bound.uses {
 		if u != t && u != src && !u.everywhere() && !linked(u, src) && !linked(u, t) {
 			return nil, "it reads " + sqltext.QuoteName(u.rel.schema, u.rel.name)
 		}

@@ -55,7 +55,7 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 			continue
 		}
 		rv := changedBy(c.Ctequery)
-		u := wp.second.useAt(rv)
+		u := wp.bound.useAt(rv)
 		if u == nil || u.rel.table == nil {
 			fail(sqlstate.Refusal("CLV-0349", "a WITH query that changes rows of a table that the router does not know is not supported in a statement over several shards").
 				WithHint("Run it as a statement of its own, in one transaction."))
@@ -67,7 +67,7 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 		}
 		inside := map[*pg.RangeVar]bool{}
 		sqltree.EachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-		for _, o := range wp.second.uses {
+		for _, o := range wp.bound.uses {
 			if o.rel.table == t && !inside[o.ref] {
 				fail(sqlstate.Refusal("CLV-0351", "table %s is changed by a WITH query and named again in a statement over several shards, where the rest could see the change", sqltext.QuoteName(t.Schema, t.Name)).
 					WithHint("Run the WITH query as a statement of its own, in one transaction."))

@@ -110,7 +110,7 @@ func (wp *writePlans) planModify(n *pg.Node) (*Plan, error) {
 	case *pg.Node_MergeStmt:
 		rv, with, returning = v.MergeStmt.Relation, v.MergeStmt.WithClause, v.MergeStmt.ReturningList
 	}
-	u := wp.second.useAt(rv)
+	u := wp.bound.useAt(rv)
 	if u == nil || u.rel.table == nil {
 		return nil, nil
 	}
@@ -145,7 +145,7 @@ func (wp *writePlans) planModify(n *pg.Node) (*Plan, error) {
 // planWhole plans a write to a table that is in one place, or in every place, with
 // rows of sharded tables.
 func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*Plan, error) {
-	u := wp.second.useAt(rv)
+	u := wp.bound.useAt(rv)
 	m := &ModifyPlan{Table: t}
 	plan := &Plan{Op: Modify, Modify: m, Target: Target{Where: Default}, Why: "rows of other shards are read first"}
 	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *use) bool { return !o.sharded() }}
@@ -209,7 +209,7 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 			cols = append(cols, c.GetResTarget().GetName())
 		}
 	}
-	q := x.second.queryOf(sel)
+	q := x.bound.queryOf(sel)
 	open := q == nil || q.open
 	if len(s.Cols) == 0 && !open && len(q.cols) < len(cols) {
 		cols = cols[:len(q.cols)]
@@ -460,14 +460,14 @@ func (x *modifying) visit(m protoreflect.Message) {
 		case *pg.WithClause:
 			if v.Recursive {
 				sqltree.EachRangeVar(m, func(r *pg.RangeVar) {
-					if u := x.second.useAt(r); u != nil && !x.local(u) {
+					if u := x.bound.useAt(r); u != nil && !x.local(u) {
 						fail(sqlstate.Refusal("CLV-0340", "WITH RECURSIVE over sharded tables is not supported in a statement that changes rows on several shards").
 							WithHint("Run the query first."))
 					}
 				})
 			}
 		case *pg.RangeTableSample:
-			if u := x.second.useAt(v.Relation.GetRangeVar()); u != nil && !x.local(u) {
+			if u := x.bound.useAt(v.Relation.GetRangeVar()); u != nil && !x.local(u) {
 				fail(sqlstate.Refusal("CLV-0341", "TABLESAMPLE is not supported in a statement that changes rows on several shards").
 					WithHint("Run the query first."))
 			}
@@ -479,7 +479,7 @@ func (x *modifying) visit(m protoreflect.Message) {
 		case *pg.SelectStmt:
 			if len(v.LockingClause) > 0 {
 				sqltree.EachRangeVar(m, func(r *pg.RangeVar) {
-					if u := x.second.useAt(r); u != nil && !x.local(u) {
+					if u := x.bound.useAt(r); u != nil && !x.local(u) {
 						fail(sqlstate.Refusal("CLV-1031", "rows of other shards cannot be locked inside this statement").
 							WithHint("Lock them in a statement of its own: SELECT ... FOR UPDATE."))
 					}
@@ -494,7 +494,7 @@ func (x *modifying) visit(m protoreflect.Message) {
 
 // table makes a table that the shard does not have a relation.
 func (x *modifying) table(v *pg.RangeVar) {
-	u := x.second.useAt(v)
+	u := x.bound.useAt(v)
 	if u == nil || u == x.target || x.local(u) {
 		return
 	}
@@ -566,12 +566,12 @@ func (x *modifying) namesCTE(sel *pg.SelectStmt) bool {
 // does not depend on the row, and reads what the shard does not have, or could
 // give other rows each time that it runs.
 func (x *modifying) once(sel *pg.SelectStmt) bool {
-	if x.second.correlated(sel) {
+	if x.bound.correlated(sel) {
 		return false
 	}
 	away := false
 	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) {
-		if u := x.second.useAt(v); u != nil && !x.local(u) {
+		if u := x.bound.useAt(v); u != nil && !x.local(u) {
 			away = true
 		} else if u != nil && u.sharded() {
 			away = true // bound to the target by nothing, since it is not correlated
@@ -600,12 +600,12 @@ func (ns *namespace) unstable(m protoreflect.Message) bool {
 }
 
 // correlated reports whether a query names columns of the queries around it.
-func (rd *reading) correlated(sel *pg.SelectStmt) bool { return rd.reaches(sel, nil) }
+func (bs *boundStatement) correlated(sel *pg.SelectStmt) bool { return bs.reaches(sel, nil) }
 
 // reaches looks for columns that neither sel nor the scopes around it have.
-func (rd *reading) reaches(sel *pg.SelectStmt, around []*scope) bool {
+func (bs *boundStatement) reaches(sel *pg.SelectStmt, around []*scope) bool {
 	var outputs []string
-	if q := rd.queryOf(sel); q != nil {
+	if q := bs.queryOf(sel); q != nil {
 		around = append(around[:len(around):len(around)], q.sc)
 		for _, c := range q.cols {
 			outputs = append(outputs, c.name)
@@ -635,7 +635,7 @@ func (rd *reading) reaches(sel *pg.SelectStmt, around []*scope) bool {
 		switch v := at.Interface().(type) {
 		case *pg.SelectStmt:
 			if v != sel {
-				found = found || rd.reaches(v, around)
+				found = found || bs.reaches(v, around)
 				return false
 			}
 		case *pg.ColumnRef:

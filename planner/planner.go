@@ -134,7 +134,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		}
 	}
 	st, err = a.run(tree)
-	if len(a.viewRefs) > 0 && (err != nil || a.second.several || !a.keeps(st)) {
+	if len(a.viewRefs) > 0 && (err != nil || a.bound.several || !a.keeps(st)) {
 		if !takesQuery(tree) {
 			return a.names(tree, st, err)
 		}
@@ -145,7 +145,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 			return nil, err
 		}
 	}
-	return a.second.judged(st, err)
+	return a.bound.judged(st, err)
 }
 
 func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
@@ -166,8 +166,8 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 		typer: &a.typer, sourceText: &a.sourceText, equivalence: &a.equivalence, constants: &a.constants, parameters: &a.parameters, touched: &a.touched,
 		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, laterChecks: laterChecks{checks: &a.inputWords, sql: sql}, p: p, st: a.st,
 	}
-	r := &reading{st: a.st}
-	a.second, a.touched.second, a.effects.second, a.restrictions.second, a.routing.second, a.inputWords.second, a.binder.second = r, r, r, r, r, r, r
+	r := &boundStatement{st: a.st}
+	a.bound, a.touched.bound, a.effects.bound, a.restrictions.bound, a.routing.bound, a.inputWords.bound, a.binder.bound = r, r, r, r, r, r, r
 	a.madeValues = madeValues{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, st: a.st}
 	return a
 }

@@ -211,9 +211,9 @@ type routing struct {
 	*equivalence
 	*touched
 
-	p      *Planner
-	st     *Statement
-	second *reading
+	p     *Planner
+	st    *Statement
+	bound *boundStatement
 
 	known  map[string]bool // see repeated
 	stores [][]constant    // the shard keys that an INSERT stores
@@ -296,11 +296,11 @@ func (rt *routing) visitQuery(q *query, outer *facts) *facts {
 
 // pin takes the shard keys of a table from the facts, or refuses one shard.
 func (rt *routing) pin(j *jnode, f *facts) {
-	if rt.second.placing {
-		rt.second.seen(j, f)
+	if rt.bound.placing {
+		rt.bound.seen(j, f)
 		return
 	}
-	rt.second.onOne(func() {
+	rt.bound.onOne(func() {
 		rows, missing, ok := f.alternatives(j.key, rt.p.limits.Keys)
 		if !ok {
 			rt.notPinned(j, missing)
@@ -421,7 +421,7 @@ func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 	q := &query{sel: s}
 	sc := &scope{parent: parent}
 	q.sc = sc
-	a.second.selects = append(a.second.selects, q)
+	a.bound.selects = append(a.bound.selects, q)
 	q.with = a.withClause(s.WithClause, sc)
 	if s.IntoClause != nil {
 		a.into = s.IntoClause

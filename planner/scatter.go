@@ -16,7 +16,7 @@ import (
 // planScatter plans a query that falls apart by shard (see local): each shard runs
 // it, and the rows are put one after the other, or merged by its ORDER BY.
 func (rp *readPlans) planScatter(n *pg.Node) (*Plan, error) {
-	s, q := n.GetSelectStmt(), rp.second.root
+	s, q := n.GetSelectStmt(), rp.bound.root
 	if s == nil || q == nil || !rp.spreads(n) {
 		return nil, nil
 	}
@@ -94,7 +94,7 @@ type scatter struct {
 func (b *scatter) plan() (*Plan, error) {
 	s := b.s
 	if len(s.LockingClause) > 0 && (s.LimitCount != nil || s.LimitOffset != nil) {
-		b.a.second.refuseLocks(sqlstate.Refusal("CLV-1032", "SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns").
+		b.a.bound.refuseLocks(sqlstate.Refusal("CLV-1032", "SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns").
 			WithHint("Add the shard key to the WHERE clause, or leave out LIMIT."))
 	}
 	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES || !b.counts() || !b.order() {
@@ -436,7 +436,7 @@ func (rp *readPlans) setArms(q *query, anchors *[]*use) (target Target, keys []i
 	if len(q.arms) != 2 || q.sel == nil || len(q.with) > 0 || len(q.subs) > 0 {
 		return target, nil, false
 	}
-	if q != rp.second.root && (s.LimitCount != nil || s.LimitOffset != nil) {
+	if q != rp.bound.root && (s.LimitCount != nil || s.LimitOffset != nil) {
 		return target, nil, false
 	}
 	l, lk, lok := rp.setArms(q.arms[0], anchors)

@@ -29,9 +29,9 @@ type binder struct {
 	*madeValues
 	laterChecks
 
-	p      *Planner
-	st     *Statement
-	second *reading
+	p     *Planner
+	st    *Statement
+	bound *boundStatement
 
 	into         *pg.IntoClause
 	defaultCalls []defaultCall // see catalog.go

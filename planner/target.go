@@ -129,7 +129,7 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 			return nil
 		}
 		x := &fact{a: c.term, b: c.term, bound: op, open: r}
-		co.second.bounds = append(co.second.bounds, x)
+		co.bound.bounds = append(co.bound.bounds, x)
 		return x
 	}
 	var out []*fact
@@ -155,8 +155,8 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 
 // settleBounds reads the constants of the bounds, once one shard is not enough.
 func (co *restrictions) settleBounds() {
-	list := co.second.bounds
-	co.second.bounds = nil
+	list := co.bound.bounds
+	co.bound.bounds = nil
 	for _, x := range list {
 		if k, ok := co.constantOf(x.open, co.terms[x.a].typ, false); ok && !k.never && !k.array {
 			x.limit, x.open = k, nil
