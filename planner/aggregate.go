@@ -38,7 +38,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	sorted, _ := rp.sortedBelow(q, u.node)
-	name := RelationPrefix + itoa(rp.bound.names+1)
+	name := RelationPrefix + itoa(rp.texts.names+1)
 	for _, partial := range []bool{true, false} {
 		if !partial && sorted != nil {
 			break // array_agg and its kin get the rows in the subquery's order
@@ -48,7 +48,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 		if !ok {
 			continue
 		}
-		rp.bound.fresh()
+		rp.texts.fresh()
 		tree := rp.clocked(sqltree.SelectNode(b.relation(s)))
 		text, err := rp.text(tree)
 		if err != nil {

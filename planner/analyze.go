@@ -33,6 +33,8 @@ type analyzer struct {
 	st *Statement
 
 	bound *boundStatement
+	one   *oneShard
+	texts *severalTexts
 }
 
 // touched is what the statement touches.
@@ -40,7 +42,7 @@ type touched struct {
 	typer *typer
 	p     *Planner
 	st    *Statement
-	bound *boundStatement
+	one   *oneShard
 
 	// The first name of each sort, for messages.
 	sharded, whole, catalog, unknown, reference, virtual string
@@ -95,7 +97,7 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 		switch r.table.Kind {
 		case shardmap.Sharded:
 			if to.sharded != "" && to.st.Keyspace != r.table.Keyspace {
-				to.bound.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, r.table.Keyspace).
+				to.one.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, r.table.Keyspace).
 					WithHint("Declare them with the same cleave.keyspace to have them colocated, or use them in two statements."))
 			}
 			if to.sharded == "" {
@@ -254,7 +256,7 @@ func (a *analyzer) query(n *pg.Node) {
 		a.bound.top = n
 		a.modify(n, nil, true)
 	}
-	if a.bound.several {
+	if a.one.several {
 		a.settleBounds()
 	}
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
@@ -291,19 +293,19 @@ func (a *analyzer) finish() {
 	}
 	st.Numbers = a.numbers || a.preferDefault
 	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
-		a.bound.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the OIDs of tables and types differ between shards", a.number, a.sharded, a.reference).
+		a.one.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the OIDs of tables and types differ between shards", a.number, a.sharded, a.reference).
 			WithHint("Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own."))
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
-		a.bound.refuseBoth(sqlstate.Refusal("CLV-1023", "%s() in a statement on the table %s%s would run on its shards: all advisory locks and notifications are the default shard's", a.advisory, a.sharded, a.virtual).
+		a.one.refuseBoth(sqlstate.Refusal("CLV-1023", "%s() in a statement on the table %s%s would run on its shards: all advisory locks and notifications are the default shard's", a.advisory, a.sharded, a.virtual).
 			WithHint("Call it in a statement of its own."))
 	}
 	if a.largeObject != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.bound.refuseBoth(sqlstate.Refusal("CLV-0221", "%s() in a statement on the table %s%s%s: large objects are on the default shard", a.largeObject, a.sharded, a.virtual, a.reference).
+		a.one.refuseBoth(sqlstate.Refusal("CLV-0221", "%s() in a statement on the table %s%s%s: large objects are on the default shard", a.largeObject, a.sharded, a.virtual, a.reference).
 			WithHint("Call it in a statement of its own, with the OID of the object."))
 	}
 	if a.temporaryCall != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.bound.refuseBoth(sqlstate.Refusal("CLV-0815", "%s() in a statement on the table %s%s%s: functions in pg_temp are in a session of the default shard", a.temporaryCall, a.sharded, a.virtual, a.reference).
+		a.one.refuseBoth(sqlstate.Refusal("CLV-0815", "%s() in a statement on the table %s%s%s: functions in pg_temp are in a session of the default shard", a.temporaryCall, a.sharded, a.virtual, a.reference).
 			WithHint("Call it in a statement of its own."))
 	}
 	switch {
@@ -324,16 +326,16 @@ func (a *analyzer) finish() {
 		}
 		for _, other := range []string{a.whole, a.catalog} {
 			if other != "" {
-				a.bound.refuseOne(sqlstate.Refusal("CLV-0223", "table %s is sharded and %s is on the default shard only", a.sharded, other).
+				a.one.refuseOne(sqlstate.Refusal("CLV-0223", "table %s is sharded and %s is on the default shard only", a.sharded, other).
 					WithHint("Use them in two statements, or declare %s as a reference table.", other))
 			}
 		}
 		if a.sequence != "" {
-			a.bound.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", a.sequence, a.sharded).
+			a.one.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", a.sequence, a.sharded).
 				WithHint("Get the value in a statement of its own: SELECT %s(...).", a.sequence))
 		}
 		st.Kind = OneShard
-		if a.bound.several {
+		if a.one.several {
 			st.Kind = Several
 		}
 	case a.whole != "" || a.catalog != "" || a.unknown != "" || a.sequence != "" || a.preferDefault || a.locks && a.reference != "":
@@ -347,7 +349,7 @@ func (a *analyzer) finish() {
 	a.lockCopies()
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference {
-			a.bound.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", sqltext.QuoteName(t.Schema, t.Name)).
+			a.one.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Its rows would have to change on every shard at once."))
 			st.Kind = Several
 		}
@@ -609,7 +611,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		if !c.IsFrom {
 			hint = "Use COPY (SELECT ... WHERE shard key = ...) TO STDOUT."
 		}
-		a.bound.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", a.sharded).WithHint("%s", hint))
+		a.one.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", a.sharded).WithHint("%s", hint))
 	}
 	if c.IsFrom {
 		a.changes = true

@@ -41,7 +41,7 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 	a := p.analyzer(st.Text, snap, searchPath)
 	a.st.Params = st.Params
 	n := tree.Stmts[0].Stmt
-	a.bound.guard = a.guarding()
+	a.texts.guard = a.guarding()
 	a.castingViews(n)
 	guards := a.guards(n)
 	if guards || hasTimeWord(n) {
@@ -51,19 +51,19 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 	a.elsewhereTimed(n)
 	a.timedDefaults(n)
 	a.clocked(n)
-	if !a.bound.clock && !guards {
+	if !a.texts.clock && !guards {
 		return "", false, nil
 	}
 	switch n.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_DeclareCursorStmt:
 		text, err = a.text(n)
-		return text, a.bound.clock, err
+		return text, a.texts.clock, err
 	case *pg.Node_ExplainStmt:
 		if !explainRuns(n.GetExplainStmt()) {
 			return "", false, nil
 		}
 	}
-	if a.bound.clock {
+	if a.texts.clock {
 		noTime("the statement")
 	}
 	fail(sqlstate.Refusal("CLV-0603", "the statement casts texts to times, and in a transaction over several shards each shard could read words among them by its own clock").
@@ -74,7 +74,7 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 // castingViews puts the query of a view that casts texts to times in its place. A view that a statement of one shard
 // names reads unsharded tables.
 func (in *inputWords) castingViews(n *pg.Node) {
-	for depth := 0; in.bound.guard && depth < expandMax; depth++ {
+	for depth := 0; in.texts.guard && depth < expandMax; depth++ {
 		found := false
 		sqltree.Replace(n, func(n *pg.Node) *pg.Node {
 			v := n.GetRangeVar()

@@ -249,7 +249,7 @@ func holdsWord(s string) bool {
 
 // guarded has the casts of a tree look at what they read. It changes the tree.
 func (in *inputWords) guarded(n *pg.Node) {
-	if in.bound.guard {
+	if in.texts.guard {
 		g := &wordGuard{in.typer}
 		g.message(n.ProtoReflect())
 	}
@@ -257,7 +257,7 @@ func (in *inputWords) guarded(n *pg.Node) {
 
 // guards reports whether guarded would change something.
 func (in *inputWords) guards(n *pg.Node) bool {
-	if n == nil || !in.bound.guard {
+	if n == nil || !in.texts.guard {
 		return false
 	}
 	some := false

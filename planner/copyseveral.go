@@ -95,14 +95,14 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		return &Plan{Op: CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
 	}
 	if c.WhereClause != nil {
-		before := wp.bound.clock
-		wp.bound.clock = false
+		before := wp.texts.clock
+		wp.texts.clock = false
 		wp.clocked(sqltree.Clone(n))
-		if wp.bound.clock {
+		if wp.texts.clock {
 			fail(sqlstate.Refusal("CLV-0410", "the transaction's time in WHERE of a COPY to several shards is not supported").
 				WithHint("Write the time as a constant."))
 		}
-		wp.bound.clock = before
+		wp.texts.clock = before
 		if t.Kind == shardmap.Reference && wp.isVolatile(n) {
 			fail(sqlstate.Refusal("CLV-0411", "a volatile function in WHERE of a COPY to the reference table %s could choose other rows on each shard", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Copy all rows, and delete some afterwards."))

@@ -16,18 +16,6 @@ import (
 
 // boundStatement is what binding notes of a statement.
 type boundStatement struct {
-	st *Statement
-
-	// several: one shard is not enough, or several are asked for; first says why, nil if they are asked for.
-	several bool
-	first   *sqlstate.Error
-	// proofs are the queries whose shard keys were looked for, each by itself, in order.
-	proofs []*query
-	// placing: the facts of each place are looked for, and not its shard keys.
-	placing bool
-	// bounds are facts whose constants are not read yet, see settleBounds.
-	bounds []*fact
-
 	// top is the query or the statement that changes rows: inside EXPLAIN, DECLARE
 	// and COPY it is theirs.
 	top *pg.Node
@@ -38,22 +26,36 @@ type boundStatement struct {
 	// selects are the SELECTs, each of a set operation's arms as well. Of one that was read several times the last
 	// counts.
 	selects []*query
+	// proofs are the queries whose shard keys were looked for, each by itself, in order.
+	proofs []*query
+	// bounds are facts whose constants are not read yet, see settleBounds.
+	bounds []*fact
 	// repeated: a recursive WITH query is read once more.
 	repeated int
 	byRef    map[*pg.RangeVar]*use     // of uses, once asked for
 	queries  map[*pg.SelectStmt]*query // of selects
+}
+
+// oneShard says whether one shard may run the statement.
+type oneShard struct {
+	st *Statement
+
+	// several: one shard is not enough, or several are asked for; first says why, nil if they are asked for.
+	several bool
+	first   *sqlstate.Error
+	final   bool // what is refused now is the reason to tell
+}
+
+// severalTexts is what the texts of a plan over several shards have in common.
+type severalTexts struct {
 	// names counts the relations that were named, see fresh.
 	names int
 	// edits are those of the texts that split an INSERT.
 	edits []sqltext.Edit
 	// clock is set once a text uses the parameter Plan.Clock.
 	clock bool
-	// anchor is the table whose shard key the proof of locality follows, see local.
-	anchor   *jnode
-	plain    map[*pg.A_Const]bool // see plainWords
-	planning bool                 // what is refused now is the reason to tell
-	outside  bool                 // a sharded table was not bound to the anchor
-	guard    bool                 // texts look at what they cast to times, see guarded
+	plain map[*pg.A_Const]bool // see plainWords
+	guard bool                 // texts look at what they cast to times, see guarded
 }
 
 // useAt is the use of a table's place, nil if there is none.
@@ -106,35 +108,35 @@ func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []stri
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
 	a := p.analyzer(sql, snap, searchPath)
-	a.bound.several = true
+	a.one.several = true
 	st, err := a.run(tree)
 	if len(a.viewRefs) > 0 {
 		return a.expanded(0)
 	}
-	return a.bound.judged(st, err)
+	return a.one.judged(st, err)
 }
 
 // judged is what an analysis says, after the reason why one shard is not enough.
-func (bs *boundStatement) judged(st *Statement, err error) (*Statement, error) {
+func (one *oneShard) judged(st *Statement, err error) (*Statement, error) {
 	switch {
-	case !bs.several:
+	case !one.several:
 		return st, err
 	case err != nil && sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
 		return nil, err // PostgreSQL says so too, unless it is a temporary table: see the session
-	case err != nil && bs.first != nil && !bs.planning && !strings.HasPrefix(string(sqlstate.CodeOf(err)), "22"):
-		return nil, bs.first
+	case err != nil && one.first != nil && !one.final && !strings.HasPrefix(string(sqlstate.CodeOf(err)), "22"):
+		return nil, one.first
 	case err != nil:
 		return nil, err
 	case st.Kind == Several && st.Plan == nil || st.Kind == OneShard:
-		return nil, bs.reason()
+		return nil, one.reason()
 	}
 	return st, nil
 }
 
 // reason is why one shard is not enough, for a statement that is not carried out otherwise.
-func (bs *boundStatement) reason() error {
-	if bs.first != nil {
-		return bs.first
+func (one *oneShard) reason() error {
+	if one.first != nil {
+		return one.first
 	}
 	return sqlstate.Refusal("CLV-0228", "the statement needs rows of several shards, in a way that the router does not know how to carry out").
 		WithHint("Send one statement for each shard key.")
@@ -142,7 +144,7 @@ func (bs *boundStatement) reason() error {
 
 // sooner is an error, or that of a bound: bounds are read later than what stands behind them.
 func (co *restrictions) sooner(err error) (out error) {
-	if !co.bound.several && sqlstate.CodeOf(err) != sqlstate.FeatureNotSupported {
+	if !co.one.several && sqlstate.CodeOf(err) != sqlstate.FeatureNotSupported {
 		return err
 	}
 	defer func() {
@@ -166,7 +168,7 @@ func (a *binder) prove(q *query) *facts {
 
 // place looks for the facts of each table's place.
 func (rt *routing) place() {
-	rt.worked, rt.bound.placing = 0, true
+	rt.worked, rt.placing = 0, true
 	for _, q := range rt.bound.proofs {
 		rt.visitQuery(q, noFacts())
 	}
@@ -176,13 +178,13 @@ func (rt *routing) place() {
 func (a *analyzer) dispatch() {
 	st := a.st
 	if len(a.viewRefs) > 0 {
-		fail(a.bound.reason()) // they are written out first
+		fail(a.one.reason()) // they are written out first
 	}
 	st.Reusable = false
 	a.settleBounds()
 	a.place()
 	a.checkNow()
-	a.bound.planning = true
+	a.one.final = true
 	if len(st.Sets) > 0 {
 		fail(sqlstate.Refusal("CLV-0229", "set_config() in a statement over several shards is not supported").
 			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
@@ -192,8 +194,8 @@ func (a *analyzer) dispatch() {
 	}
 	unchained(a.bound.top)
 	a.timedCall(a.bound.top)
-	a.looseWords(a.bound.top)
-	a.bound.guard = a.guarding()
+	a.looseWords(a.bound.top, a.bound)
+	a.texts.guard = a.guarding()
 	var err error
 	switch a.bound.top.GetNode().(type) {
 	case *pg.Node_SelectStmt:
@@ -219,9 +221,9 @@ func (a *analyzer) dispatch() {
 	if err != nil {
 		fail(err)
 	}
-	a.bound.planning = false
+	a.one.final = false
 	if st.Plan != nil {
-		st.Plan.Clock = st.Plan.Clock || a.bound.clock
+		st.Plan.Clock = st.Plan.Clock || a.texts.clock
 	}
 }
 
@@ -248,6 +250,8 @@ type readPlans struct {
 	p     *Planner
 	st    *Statement
 	bound *boundStatement
+	one   *oneShard
+	texts *severalTexts
 	into  *pg.IntoClause
 }
 
@@ -259,7 +263,7 @@ type writePlans struct {
 }
 
 func (a *analyzer) readPlans() *readPlans {
-	return &readPlans{pushdown: &pushdown{typer: &a.typer, equivalence: &a.equivalence, routing: &a.routing, bound: a.bound}, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, parameters: &a.parameters, shardTexts: a, p: a.p, st: a.st, bound: a.bound, into: a.into}
+	return &readPlans{pushdown: &pushdown{typer: &a.typer, equivalence: &a.equivalence, routing: &a.routing, bound: a.bound}, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, parameters: &a.parameters, shardTexts: a, p: a.p, st: a.st, bound: a.bound, one: a.one, texts: a.texts, into: a.into}
 }
 
 func (a *analyzer) writePlans() *writePlans {
@@ -277,23 +281,23 @@ func (rp *readPlans) planRead(n *pg.Node) (*Plan, error) {
 }
 
 // refuseOne notes that one shard cannot do it. The first reason is the one to tell.
-func (bs *boundStatement) refuseOne(e *sqlstate.Error) {
-	if bs.several {
+func (one *oneShard) refuseOne(e *sqlstate.Error) {
+	if one.several {
 		return
 	}
-	bs.several, bs.first = true, e
-	bs.st.Keys, bs.st.timeKeys, bs.st.arrays = nil, nil, false
+	one.several, one.first = true, e
+	one.st.Keys, one.st.timeKeys, one.st.arrays = nil, nil, false
 }
 
 // refuseBoth refuses what no number of shards can do: the reason to tell, also where one shard was refused for another.
-func (bs *boundStatement) refuseBoth(e *sqlstate.Error) {
-	bs.planning = true
+func (one *oneShard) refuseBoth(e *sqlstate.Error) {
+	one.final = true
 	fail(e)
 }
 
 // onOne does what only one shard needs. What it refuses is refused for one shard.
-func (bs *boundStatement) onOne(do func()) {
-	if bs.several {
+func (one *oneShard) onOne(do func()) {
+	if one.several {
 		return
 	}
 	defer func() {
@@ -302,7 +306,7 @@ func (bs *boundStatement) onOne(do func()) {
 			if !ok || sqlstate.CodeOf(b.err) != sqlstate.FeatureNotSupported {
 				panic(r)
 			}
-			bs.refuseOne(sqlstate.As(b.err))
+			one.refuseOne(sqlstate.As(b.err))
 		}
 	}()
 	do()
@@ -322,11 +326,11 @@ func (bs *boundStatement) note(v *pg.RangeVar, r relation, j *jnode, it *item) {
 }
 
 // seen records the facts of a sharded table's place.
-func (bs *boundStatement) seen(j *jnode, f *facts) {
-	for _, u := range bs.uses {
+func (rt *routing) seen(j *jnode, f *facts) {
+	for _, u := range rt.bound.uses {
 		if u.node == j && u.facts == nil {
 			u.facts = f.clone()
 		}
 	}
-	bs.checkAnchor(j, f)
+	rt.checkAnchor(j, f)
 }

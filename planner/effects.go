@@ -21,7 +21,7 @@ type effects struct {
 	src     *sourceText
 	touched *touched
 	st      *Statement
-	bound   *boundStatement
+	one     *oneShard
 
 	aggregates, windows int
 	sequence            string // a sequence function
@@ -304,16 +304,16 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 	}
 	switch {
 	case fx.st.DDL != nil:
-		fx.bound.refuseBoth(sqlstate.Refusal("CLV-0515", "%s%s is evaluated by the router, which does not see where views, defaults and conditions are", name, what).
+		fx.one.refuseBoth(sqlstate.Refusal("CLV-0515", "%s%s is evaluated by the router, which does not see where views, defaults and conditions are", name, what).
 			WithHint("A column's default can be %s) by itself.", call))
 	case v.Source == "setval":
-		fx.bound.refuseBoth(sqlstate.Refusal("CLV-0516", "%s%s is evaluated by the router, by itself in a SELECT only", name, what).
+		fx.one.refuseBoth(sqlstate.Refusal("CLV-0516", "%s%s is evaluated by the router, by itself in a SELECT only", name, what).
 			WithHint("Run it in a statement of its own: SELECT %s, ...).", call))
 	case v.Source == "currval", v.Source == "lastval":
-		fx.bound.refuseBoth(sqlstate.Refusal("CLV-0517", "%s%s is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", name, what).
+		fx.one.refuseBoth(sqlstate.Refusal("CLV-0517", "%s%s is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", name, what).
 			WithHint("Read it in a statement of its own, and pass the value: SELECT %s).", call))
 	}
-	fx.bound.refuseBoth(sqlstate.Refusal("CLV-0518", "%s%s is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM", name, what).
+	fx.one.refuseBoth(sqlstate.Refusal("CLV-0518", "%s%s is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM", name, what).
 		WithHint("Take the values first, as many as there are rows, and pass them: SELECT %s) FROM generate_series(1, 10).", call))
 }
 

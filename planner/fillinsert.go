@@ -117,7 +117,7 @@ func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	}
 	for _, c := range gen {
 		if listed := slices.Contains(cols, c.Name); !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			x.touched.bound.refuseOne(sqlstate.Refusal("CLV-0239", "the router makes the values of column %s of table %s, and does not see the rows of INSERT ... SELECT", sqltext.QuoteIdent(c.Name), sqltext.QuoteName(x.t.Schema, x.t.Name)).
+			x.touched.one.refuseOne(sqlstate.Refusal("CLV-0239", "the router makes the values of column %s of table %s, and does not see the rows of INSERT ... SELECT", sqltext.QuoteIdent(c.Name), sqltext.QuoteName(x.t.Schema, x.t.Name)).
 				WithHint("Read the rows first, and insert them with VALUES; or select a value for the column."))
 		}
 	}
@@ -191,7 +191,7 @@ func (x *inserting) selectedCalls() {
 		fail(sqlstate.Refusal("CLV-0240", "an INSERT ... SELECT of nothing but values that the router makes is not supported").
 			WithHint("Insert with VALUES."))
 	}
-	x.touched.bound.refuseOne(sqlstate.Refusal("CLV-0241", "the router makes values for each row of INSERT ... SELECT, which it does not see on one shard").
+	x.touched.one.refuseOne(sqlstate.Refusal("CLV-0241", "the router makes values for each row of INSERT ... SELECT, which it does not see on one shard").
 		WithHint("Read the rows first, and insert them with VALUES."))
 	x.s.Cols, sel.TargetList = cols, targets
 }
@@ -529,7 +529,7 @@ func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
 	if a.copyMakes(c) {
 		t := a.relation(c.Relation).table
-		a.bound.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", sqltext.QuoteName(t.Schema, t.Name)).
+		a.one.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("Give all columns in the COPY."))
 	}
 }

@@ -286,8 +286,8 @@ func (f *freezing) domainOwn(e *pg.Node, typ string) {
 
 // look has the casts in what fills rows look for words for the time.
 func (f *freezing) look(e *pg.Node) {
-	f.bound.guard = f.guarding()
-	defer func() { f.bound.guard = false }()
+	f.texts.guard = f.guarding()
+	defer func() { f.texts.guard = false }()
 	if f.table == nil || !f.guards(e) {
 		return
 	}

@@ -361,6 +361,7 @@ type restrictions struct {
 
 	p     *Planner
 	bound *boundStatement
+	one   *oneShard
 }
 
 // factsOf returns what a condition says if it is true.

@@ -283,7 +283,7 @@ func (g *gatherer) relations() []Relation {
 	}
 	out := make([]Relation, len(rels))
 	for i, r := range rels {
-		name := g.plans.bound.fresh()
+		name := g.plans.texts.fresh()
 		out[i] = Relation{Name: name, Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
 		out[i].Text, out[i].own = r.text(g.plans)
 		for _, o := range g.occ {

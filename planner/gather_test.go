@@ -18,11 +18,11 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 		return nil, err
 	}
 	a := p.analyzer(sql, snap, path)
-	a.bound.several = true
+	a.one.several = true
 	if _, err := a.run(tree); err != nil && a.bound.top == nil {
 		return nil, err
 	}
-	a.bound.names = 0
+	a.texts.names = 0
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bailout)

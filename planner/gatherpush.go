@@ -193,7 +193,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		if len(c.Order) > 0 || c.Hidden > 0 || c.Unique > 0 || c.Limit != nil || c.Offset != nil || names == nil || len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(names) {
 			return false
 		}
-		name := g.plans.bound.fresh()
+		name := g.plans.texts.fresh()
 		all := sqltree.EmptySelect()
 		all.FromClause = []*pg.Node{sqltree.TableNode(name, "")}
 		all.TargetList = []*pg.Node{sqltree.TargetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
@@ -285,7 +285,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 // planOf plans a subquery as if it were a statement, nil if no cheaper plan fits.
 func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
 	r := g.plans.bound
-	root, names := r.root, r.names
+	root, names := r.root, g.plans.texts.names
 	r.root = r.queryOf(s)
 	defer func() {
 		r.root = root
@@ -296,7 +296,7 @@ func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
 			p = nil
 		}
 		if p == nil {
-			r.names = names
+			g.plans.texts.names = names
 		}
 	}()
 	for _, plan := range []func(*pg.Node) (*Plan, error){g.plans.planScatter, g.plans.planAggregate} {

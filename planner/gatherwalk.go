@@ -213,7 +213,7 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	}
 	g.plans.work(nil)
 	if len(s.LockingClause) > 0 {
-		g.plans.bound.refuseLocks(sqlstate.Refusal("CLV-1026", "SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should").
+		g.plans.one.refuseLocks(sqlstate.Refusal("CLV-1026", "SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should").
 			WithHint("Lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them."))
 	}
 	if s.IntoClause != nil {

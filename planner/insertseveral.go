@@ -286,7 +286,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	if s.WithClause != nil {
 		wp.clockIn(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}})
 	}
-	cut := &cutter{text: wp.sql, edits: slices.Clone(wp.bound.edits)}
+	cut := &cutter{text: wp.sql, edits: slices.Clone(wp.texts.edits)}
 	if wp.made.fill != nil {
 		for _, e := range wp.made.fill.edits {
 			if !slices.ContainsFunc(c.places, func(p [2]int) bool { return e.From >= p[0] && e.To <= p[1] }) {
@@ -387,7 +387,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 func (c *computing) compute(n *pg.Node, from, to int, cast string) int {
 	c.exprs = append(c.exprs, n)
 	c.places = append(c.places, [2]int{from, to})
-	c.bound.edits = append(c.bound.edits, sqltext.Edit{From: from, To: to, Text: markOf(MarkComputed, len(c.exprs)-1) + cast})
+	c.texts.edits = append(c.texts.edits, sqltext.Edit{From: from, To: to, Text: markOf(MarkComputed, len(c.exprs)-1) + cast})
 	return len(c.exprs) - 1
 }
 
@@ -436,9 +436,9 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 		lostPlace()
 	}
 	tree.Stmts[0].Stmt.GetSelectStmt().TargetList[0].GetResTarget().Name = "" // of an output
-	c.bound.guard = false
-	c.bound.edits = append(c.bound.edits, sqltext.Edit{From: from, To: to, Text: strings.TrimPrefix(c.written(tree.Stmts[0].Stmt), "SELECT ")})
-	c.bound.guard = true
+	c.texts.guard = false
+	c.texts.edits = append(c.texts.edits, sqltext.Edit{From: from, To: to, Text: strings.TrimPrefix(c.written(tree.Stmts[0].Stmt), "SELECT ")})
+	c.texts.guard = true
 }
 
 // tail is what follows the rows of an INSERT if its casts look for words for the time; "" if there are none.

@@ -80,7 +80,7 @@ func anchors(q *query, out []*jnode) []*jnode {
 // colocatedWith reports whether every other sharded table of q, in subqueries too, is
 // bound to the shard key of the anchor.
 func (pd *pushdown) colocatedWith(q *query, anchor *jnode) bool {
-	r := pd.bound
+	r := pd.routing
 	before := anchor.facts
 	defer func() { anchor.facts, r.anchor = before, nil }()
 	for i, t := range anchor.key {
@@ -95,14 +95,13 @@ func (pd *pushdown) colocatedWith(q *query, anchor *jnode) bool {
 }
 
 // checkAnchor checks one sharded table while colocatedWith runs.
-func (bs *boundStatement) checkAnchor(j *jnode, f *facts) {
-	r := bs
-	if r.anchor == nil || r.outside {
+func (rt *routing) checkAnchor(j *jnode, f *facts) {
+	if rt.anchor == nil || rt.outside {
 		return
 	}
 	for i, t := range j.key {
 		if t == noTerm || !f.isUnknown(f.class(t), i) {
-			r.outside = true
+			rt.outside = true
 			return
 		}
 	}

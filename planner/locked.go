@@ -138,7 +138,7 @@ func (a *analyzer) lockCopies() {
 			}
 			hint = "Lock those of the sharded table alone: " + l.clause + " OF " + strings.Join(quoted, ", ") + "; if rows of " + l.table + " have to be locked as well, then in a statement of its own before."
 		}
-		a.bound.refuseLocks(sqlstate.Refusal("CLV-1027", "rows of the reference table %s are locked %s on every shard, which a statement on sharded tables cannot do", l.table, l.clause).
+		a.one.refuseLocks(sqlstate.Refusal("CLV-1027", "rows of the reference table %s are locked %s on every shard, which a statement on sharded tables cannot do", l.table, l.clause).
 			WithHint("%s", hint))
 	}
 	for _, t := range a.st.Writes {
@@ -146,7 +146,7 @@ func (a *analyzer) lockCopies() {
 			return // every shard runs the statement
 		}
 	}
-	a.bound.refuseOne(sqlstate.Refusal("CLV-1028", "rows of the reference table %s are locked on every shard", l.table).
+	a.one.refuseOne(sqlstate.Refusal("CLV-1028", "rows of the reference table %s are locked on every shard", l.table).
 		WithHint("Lock them in a statement of its own."))
 	a.st.Kind, l.every = Several, true
 }
@@ -154,15 +154,15 @@ func (a *analyzer) lockCopies() {
 // onlyCopies refuses a statement that writes elsewhere and locks rows of reference tables inside.
 func (a *analyzer) onlyCopies() {
 	if l := &a.lockedCopies; l.every {
-		a.bound.refuseLocks(sqlstate.Refusal("CLV-1029", "rows of the reference table %s would be locked %s on every shard, which is not supported in a subquery, view or writing statement", l.table, l.clause).
+		a.one.refuseLocks(sqlstate.Refusal("CLV-1029", "rows of the reference table %s would be locked %s on every shard, which is not supported in a subquery, view or writing statement", l.table, l.clause).
 			WithHint("Lock them in a statement of its own: SELECT ... FROM %s ... %s.", l.table, l.clause))
 	}
 }
 
 // refuseLocks refuses in a way that tells more than why one shard is not enough. Unsure: PostgreSQL may not take
 // the statement either.
-func (bs *boundStatement) refuseLocks(e *sqlstate.Error) {
-	bs.planning = true
+func (one *oneShard) refuseLocks(e *sqlstate.Error) {
+	one.final = true
 	e.Unsure = true
 	fail(e)
 }
@@ -186,7 +186,7 @@ func (a *analyzer) planLock(n *pg.Node) (*Plan, error) {
 			clause += " NOWAIT"
 		case pg.LockWaitPolicy_LockWaitSkip:
 			// A row may be free here and locked on another copy.
-			a.bound.refuseLocks(sqlstate.Refusal("CLV-1030", "SKIP LOCKED of rows of the reference table %s, of which each shard has a copy, is not supported", l.table).
+			a.one.refuseLocks(sqlstate.Refusal("CLV-1030", "SKIP LOCKED of rows of the reference table %s, of which each shard has a copy, is not supported", l.table).
 				WithHint("Use NOWAIT, or keep the rows in a table that is not a reference table."))
 		}
 		m.Locks = append(m.Locks, CopiesLock{Table: r.table, Clause: clause})

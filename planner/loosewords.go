@@ -18,8 +18,8 @@ import (
 // cast by a function. Where the types are at hand, plainWords notes the texts that are plain.
 
 // plainWords notes texts that stand where a value of a type stands.
-func (bs *boundStatement) plainWords(how reads, list ...*pg.Node) {
-	if bs == nil || how != readsText {
+func (t *severalTexts) plainWords(how reads, list ...*pg.Node) {
+	if how != readsText {
 		return
 	}
 	for _, n := range list {
@@ -27,10 +27,10 @@ func (bs *boundStatement) plainWords(how reads, list ...*pg.Node) {
 		if c == nil || c.GetSval() == nil || !HasTimeWord(c.GetSval().Sval) {
 			continue
 		}
-		if bs.plain == nil {
-			bs.plain = map[*pg.A_Const]bool{}
+		if t.plain == nil {
+			t.plain = map[*pg.A_Const]bool{}
 		}
-		bs.plain[c] = true
+		t.plain[c] = true
 	}
 }
 
@@ -137,14 +137,17 @@ func (ty *typer) readsAll(list []*pg.Node, sc *scope) reads {
 }
 
 // looseWords refuses what is left.
-func (in *inputWords) looseWords(n *pg.Node) {
+func (in *inputWords) looseWords(n *pg.Node, bound *boundStatement) {
 	if hasTimeWord(n) {
-		l := &loose{in}
+		l := &loose{in, bound}
 		l.node(n.ProtoReflect(), false)
 	}
 }
 
-type loose struct{ *inputWords }
+type loose struct {
+	*inputWords
+	bound *boundStatement
+}
 
 // node looks at a message and all below it; safe says that texts right below it are plain.
 func (l *loose) node(m protoreflect.Message, safe bool) {
@@ -157,7 +160,7 @@ func (l *loose) node(m protoreflect.Message, safe bool) {
 		}
 		return
 	case *pg.A_Const:
-		if s := v.GetSval(); s != nil && !safe && HasTimeWord(s.Sval) && !l.bound.plain[v] && !slices.Contains(patterns, s.Sval) {
+		if s := v.GetSval(); s != nil && !safe && HasTimeWord(s.Sval) && !l.texts.plain[v] && !slices.Contains(patterns, s.Sval) {
 			l.refuse(s.Sval)
 		}
 		return
@@ -245,7 +248,7 @@ func (l *loose) call(f *pg.FuncCall) bool {
 	switch name {
 	case "date_trunc", "date_part", "extract":
 		if len(f.Args) > 0 {
-			l.bound.plainWords(readsText, f.Args[0])
+			l.texts.plainWords(readsText, f.Args[0])
 		}
 	}
 	return false
@@ -285,9 +288,9 @@ func (l *loose) query(s *pg.SelectStmt, top bool) {
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
 		if top {
-			l.bound.plainWords(readsText, r.GetVal())
+			l.texts.plainWords(readsText, r.GetVal())
 			for _, el := range slices.Concat(r.GetVal().GetRowExpr().GetArgs(), r.GetVal().GetAArrayExpr().GetElements()) {
-				l.bound.plainWords(readsText, el)
+				l.texts.plainWords(readsText, el)
 			}
 		}
 	}
@@ -303,7 +306,7 @@ func (l *loose) rows(s *pg.SelectStmt) {
 				column = append(column, items[i])
 			}
 		}
-		l.bound.plainWords(l.readsAll(column, &scope{}), column...)
+		l.texts.plainWords(l.readsAll(column, &scope{}), column...)
 	}
 }
 
@@ -343,7 +346,7 @@ func (l *loose) arms(s *pg.SelectStmt, top bool) {
 				continue
 			}
 			r := arm.TargetList[i].GetResTarget()
-			l.bound.plainWords(how, r.Val)
+			l.texts.plainWords(how, r.Val)
 			if how == readsTime {
 				r.Val = timed(r.Val, oid)
 			}
@@ -374,7 +377,7 @@ func (in *inputWords) pairWords(x, y **pg.Node, sc *scope) {
 		if s == nil || !HasTimeWord(s.Sval) {
 			continue
 		}
-		in.bound.plainWords(in.readsAs(*p[1], sc), *p[0])
+		in.texts.plainWords(in.readsAs(*p[1], sc), *p[0])
 		*p[0] = timed(*p[0], in.wordType(*p[1], sc))
 	}
 }
@@ -390,7 +393,7 @@ func (in *inputWords) calledWords(f *pg.FuncCall, sc *scope) {
 	case "array_append", "array_prepend", "array_remove", "array_position", "array_positions", "array_replace", "array_cat", "array_to_string", "lag", "lead", "nullif":
 		for _, n := range f.Args {
 			if n.GetAConst() == nil && in.readsAs(n, sc) == readsText {
-				in.bound.plainWords(readsText, f.Args...)
+				in.texts.plainWords(readsText, f.Args...)
 			}
 		}
 	}

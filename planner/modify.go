@@ -143,7 +143,7 @@ func (a *binder) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it *
 		if t != nil && t.Kind == shardmap.Sharded {
 			for _, k := range t.ShardKey {
 				if r.Name == k {
-					a.bound.refuseOne(sqlstate.Refusal("CLV-0324", "column %s of table %s is its shard key: changing it would move the row to another shard", sqltext.QuoteIdent(k), sqltext.QuoteName(t.Schema, t.Name)).
+					a.one.refuseOne(sqlstate.Refusal("CLV-0324", "column %s of table %s is its shard key: changing it would move the row to another shard", sqltext.QuoteIdent(k), sqltext.QuoteName(t.Schema, t.Name)).
 						WithHint("Delete the row and insert it again with the new key, in two statements."))
 				}
 			}
@@ -224,7 +224,7 @@ func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
-			a.bound.refuseOne(sqlstate.Refusal("CLV-0325", "WHEN NOT MATCHED BY SOURCE looks at every row of %s, which is on several shards", sqltext.QuoteName(t.table.Schema, t.table.Name)).
+			a.one.refuseOne(sqlstate.Refusal("CLV-0325", "WHEN NOT MATCHED BY SOURCE looks at every row of %s, which is on several shards", sqltext.QuoteName(t.table.Schema, t.table.Name)).
 				WithHint("Use DELETE or UPDATE with a fixed shard key for these rows."))
 		}
 	}
@@ -286,7 +286,7 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	switch {
 	case sel == nil:
 		if t != nil {
-			a.bound.refuseOne(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
+			a.one.refuseOne(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Name the shard key column %s and its value.", sqltext.QuoteIdent(t.ShardKey[0])))
 		}
 	case sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil:
@@ -340,7 +340,7 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
 	a.prove(q)
 	f := noFacts()
-	if a.bound.several {
+	if a.one.several {
 		a.stores = nil // not all rows were looked at
 	}
 	for i, k := range j.key {
@@ -404,7 +404,7 @@ func keyColumn(t *shardmap.Table, name string) *shardmap.Column {
 // insertRow takes the shard key of one row of VALUES. With facts, a value may
 // also be a column that they fix (MERGE).
 func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
-	rt.bound.onOne(func() { rt.pinRow(t, cols, values, sc, f) })
+	rt.one.onOne(func() { rt.pinRow(t, cols, values, sc, f) })
 }
 
 func (rt *routing) pinRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
@@ -481,7 +481,7 @@ func storedExpr(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
 
 func (rt *routing) insertSelected(t *shardmap.Table, cols []string, q *query, f *facts) {
 	rt.storedTexts(t, cols, q)
-	rt.bound.onOne(func() { rt.pinSelected(t, cols, q, f) })
+	rt.one.onOne(func() { rt.pinSelected(t, cols, q, f) })
 }
 
 func (rt *routing) pinSelected(t *shardmap.Table, cols []string, q *query, f *facts) {

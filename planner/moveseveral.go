@@ -140,10 +140,10 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 		return
 	}
 	put := func(from, to int, text string) {
-		wp.bound.edits = append(wp.bound.edits, sqltext.Edit{From: from, To: to, Text: text})
+		wp.texts.edits = append(wp.texts.edits, sqltext.Edit{From: from, To: to, Text: text})
 	}
 	param := func() string {
-		wp.bound.clock = true
+		wp.texts.clock = true
 		return dollar(wp.afterClock()) + "::timestamptz"
 	}
 	sqltree.Descend(n.ProtoReflect(), func(m protoreflect.Message) bool {

@@ -134,7 +134,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		}
 	}
 	st, err = a.run(tree)
-	if len(a.viewRefs) > 0 && (err != nil || a.bound.several || !a.keeps(st)) {
+	if len(a.viewRefs) > 0 && (err != nil || a.one.several || !a.keeps(st)) {
 		if !takesQuery(tree) {
 			return a.names(tree, st, err)
 		}
@@ -145,7 +145,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 			return nil, err
 		}
 	}
-	return a.bound.judged(st, err)
+	return a.one.judged(st, err)
 }
 
 func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
@@ -166,8 +166,10 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 		typer: &a.typer, sourceText: &a.sourceText, equivalence: &a.equivalence, constants: &a.constants, parameters: &a.parameters, touched: &a.touched,
 		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, laterChecks: laterChecks{checks: &a.inputWords, sql: sql}, p: p, st: a.st,
 	}
-	r := &boundStatement{st: a.st}
-	a.bound, a.touched.bound, a.effects.bound, a.restrictions.bound, a.routing.bound, a.inputWords.bound, a.binder.bound = r, r, r, r, r, r, r
+	a.bound, a.one, a.texts = &boundStatement{}, &oneShard{st: a.st}, &severalTexts{}
+	a.restrictions.bound, a.routing.bound, a.binder.bound = a.bound, a.bound, a.bound
+	a.touched.one, a.effects.one, a.restrictions.one, a.routing.one, a.binder.one = a.one, a.one, a.one, a.one, a.one
+	a.inputWords.texts = a.texts
 	a.madeValues = madeValues{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, st: a.st}
 	return a
 }

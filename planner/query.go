@@ -214,6 +214,14 @@ type routing struct {
 	p     *Planner
 	st    *Statement
 	bound *boundStatement
+	one   *oneShard
+
+	// placing: the facts of each place are looked for, and not its shard keys.
+	placing bool
+	// anchor is the table whose shard key the proof of locality follows, see local; outside: a sharded table was not
+	// bound to it.
+	anchor  *jnode
+	outside bool
 
 	known  map[string]bool // see repeated
 	stores [][]constant    // the shard keys that an INSERT stores
@@ -296,11 +304,11 @@ func (rt *routing) visitQuery(q *query, outer *facts) *facts {
 
 // pin takes the shard keys of a table from the facts, or refuses one shard.
 func (rt *routing) pin(j *jnode, f *facts) {
-	if rt.bound.placing {
-		rt.bound.seen(j, f)
+	if rt.placing {
+		rt.seen(j, f)
 		return
 	}
-	rt.bound.onOne(func() {
+	rt.one.onOne(func() {
 		rows, missing, ok := f.alternatives(j.key, rt.p.limits.Keys)
 		if !ok {
 			rt.notPinned(j, missing)

@@ -94,7 +94,7 @@ type scatter struct {
 func (b *scatter) plan() (*Plan, error) {
 	s := b.s
 	if len(s.LockingClause) > 0 && (s.LimitCount != nil || s.LimitOffset != nil) {
-		b.a.bound.refuseLocks(sqlstate.Refusal("CLV-1032", "SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns").
+		b.a.one.refuseLocks(sqlstate.Refusal("CLV-1032", "SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns").
 			WithHint("Add the shard key to the WHERE clause, or leave out LIMIT."))
 	}
 	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES || !b.counts() || !b.order() {

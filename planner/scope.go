@@ -32,6 +32,7 @@ type binder struct {
 	p     *Planner
 	st    *Statement
 	bound *boundStatement
+	one   *oneShard
 
 	into         *pg.IntoClause
 	defaultCalls []defaultCall // see catalog.go

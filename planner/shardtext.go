@@ -24,9 +24,9 @@ func (a *analyzer) text(stmt *pg.Node) (string, error) {
 }
 
 // fresh returns a name for a temporary relation of the plan.
-func (bs *boundStatement) fresh() string {
-	bs.names++
-	return RelationPrefix + itoa(bs.names)
+func (t *severalTexts) fresh() string {
+	t.names++
+	return RelationPrefix + itoa(t.names)
 }
 
 const (
@@ -102,7 +102,7 @@ func (a *analyzer) clockWord(word string) *pg.Node {
 }
 
 func (a *analyzer) clockParam() *pg.Node {
-	a.bound.clock = true
+	a.texts.clock = true
 	n := a.st.Params + 1
 	if a.fill != nil {
 		n += len(a.fill.values)

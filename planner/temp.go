@@ -75,7 +75,7 @@ func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 // two things, see createFrom, which the session runs.
 func (a *analyzer) tempAs(into *pg.IntoClause) {
 	a.into = nil
-	a.bound.planning = true // what is refused is refused for good
+	a.one.final = true // what is refused is refused for good
 	if a.virtual != "" {
 		fail(sqlstate.Refusal("CLV-0821", "a temporary table cannot be created from the rows of %s", a.virtual).
 			WithHint("Create the table first, then insert what a query of its own gave."))

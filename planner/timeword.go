@@ -248,7 +248,7 @@ type inputWords struct {
 	*typer
 
 	p     *Planner
-	bound *boundStatement
+	texts *severalTexts
 }
 
 // comparedWords makes casts of the words that an expression compares with times.
@@ -270,28 +270,28 @@ func (in *inputWords) comparedWords(e *pg.A_Expr, sc *scope) {
 				}
 			}
 		}
-		in.bound.plainWords(in.readsAs(e.Lexpr, sc), e.Rexpr)
-		in.bound.plainWords(in.readsAs(e.Rexpr, sc), e.Lexpr)
+		in.texts.plainWords(in.readsAs(e.Lexpr, sc), e.Rexpr)
+		in.texts.plainWords(in.readsAs(e.Rexpr, sc), e.Lexpr)
 	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
 		for oid, made := range madeOfTimes {
 			if typ := wordTypes[in.wordType(e.Lexpr, sc)]; typ != "" && made == typ+"[]" {
 				e.Rexpr = timed(e.Rexpr, oid)
 			}
 		}
-		in.bound.plainWords(in.readsAs(e.Lexpr, sc), e.Rexpr)
-		in.bound.plainWords(in.readsAs(e.Rexpr, sc), e.Lexpr)
+		in.texts.plainWords(in.readsAs(e.Lexpr, sc), e.Rexpr)
+		in.texts.plainWords(in.readsAs(e.Rexpr, sc), e.Lexpr)
 		if elements := e.Rexpr.GetAArrayExpr().GetElements(); elements != nil {
-			in.bound.plainWords(in.readsAs(e.Lexpr, sc), elements...)
+			in.texts.plainWords(in.readsAs(e.Lexpr, sc), elements...)
 		}
 	case pg.A_Expr_Kind_AEXPR_IN, pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
 		items := e.Rexpr.GetList().GetItems()
 		how := in.readsAs(e.Lexpr, sc)
 		if e.Lexpr.GetAConst() != nil {
 			how = in.readsAll(items, sc)
-			in.bound.plainWords(how, e.Lexpr)
+			in.texts.plainWords(how, e.Lexpr)
 		}
 		for i, n := range items {
-			in.bound.plainWords(how, n)
+			in.texts.plainWords(how, n)
 			in.rowWords(e.Lexpr, n, sc)
 			items[i] = timed(n, in.wordType(e.Lexpr, sc))
 		}
@@ -318,7 +318,7 @@ func (in *inputWords) commonWords(sc *scope, of ...**pg.Node) {
 	}
 	oid, how := in.commonType(all, sc), in.readsAll(all, sc)
 	for _, n := range of {
-		in.bound.plainWords(how, *n)
+		in.texts.plainWords(how, *n)
 		*n = timed(*n, oid)
 	}
 }
@@ -341,10 +341,10 @@ func (in *inputWords) storedWords(v *pg.RangeVar, list []*pg.Node) {
 	multi := false
 	for _, n := range list {
 		if r := n.GetResTarget(); r != nil && len(r.Indirection) > 0 {
-			in.bound.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
+			in.texts.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
 		} else if r != nil {
 			from := assigned(r.Val)
-			in.bound.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
+			in.texts.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
 			to := in.timedIn(from, keyColumnOrUnknown(t, r.Name))
 			if to == from {
 				continue
@@ -375,13 +375,13 @@ func (in *inputWords) insertedWords(t *shardmap.Table, cols []string, sel *pg.Se
 		oid := col.OID
 		for _, row := range sel.ValuesLists {
 			if items := row.GetList().GetItems(); i < len(items) {
-				in.bound.plainWords(readsOf(oid), items[i])
+				in.texts.plainWords(readsOf(oid), items[i])
 				items[i] = in.timedIn(items[i], col)
 			}
 		}
 		if i < len(sel.TargetList) && sel.Op == pg.SetOperation_SETOP_NONE && !sqltree.AnyStar(sel.TargetList[:i]) && len(sel.DistinctClause) == 0 && len(sel.GroupClause) == 0 {
 			if r := sel.TargetList[i].GetResTarget(); r != nil {
-				in.bound.plainWords(readsOf(oid), r.Val)
+				in.texts.plainWords(readsOf(oid), r.Val)
 				r.Val = in.timedIn(r.Val, col)
 			}
 		}
@@ -420,7 +420,7 @@ func (in *inputWords) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
 	}
 	for i := range min(len(cols), len(c.Values)) {
 		oid := keyColumnOrUnknown(t, cols[i]).OID
-		in.bound.plainWords(readsOf(oid), c.Values[i])
+		in.texts.plainWords(readsOf(oid), c.Values[i])
 		c.Values[i] = in.timedIn(c.Values[i], keyColumnOrUnknown(t, cols[i]))
 	}
 }
@@ -437,7 +437,7 @@ func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 		return
 	}
 	a := p.analyzer(sql, snap, path)
-	a.bound.several = true
+	a.one.several = true
 	whole := func() (whole bool) {
 		defer func() {
 			if r := recover(); r != nil {
@@ -452,7 +452,7 @@ func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 	}()
 	a.checkNow()
 	if whole && strict {
-		a.looseWords(n)
+		a.looseWords(n, a.bound)
 	}
 }
 
