@@ -523,6 +523,10 @@ func TestHoldAll(t *testing.T) {
 	exec(t, several, "UPDATE things SET n = n + 1 WHERE id IN (5, 130)")
 	exec(t, rolls, "BEGIN")
 	exec(t, rolls, "SELECT * FROM things WHERE id = 110")
+	chained := m.connect(t)
+	exec(t, chained, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+	exec(t, chained, "SAVEPOINT s")
+	exec(t, chained, "SELECT * FROM things WHERE id IN (5, 130)")
 	exec(t, runs, "BEGIN")
 	exec(t, runs, "SELECT * FROM things WHERE id = 110")
 	running := later(func() error {
@@ -564,6 +568,14 @@ func TestHoldAll(t *testing.T) {
 		}
 	}
 	wantCode(t, commits, "40001", "COMMIT")
+	exec(t, chained, "ROLLBACK AND CHAIN")
+	if got := one[string](t, chained, "SHOW transaction_read_only"); got != "on" {
+		t.Errorf("ROLLBACK AND CHAIN behind a move: transaction_read_only is %s", got)
+	}
+	if got := one[string](t, chained, "SHOW transaction_isolation"); got != "repeatable read" {
+		t.Errorf("ROLLBACK AND CHAIN behind a move: transaction_isolation is %s", got)
+	}
+	exec(t, chained, "ROLLBACK")
 	exec(t, rolls, "ROLLBACK")
 	exec(t, runs, "ROLLBACK")
 	m.drop(t)

@@ -88,6 +88,9 @@ func TestReadOnlyAfterWrites(t *testing.T) {
 		{"BEGIN", "BEGIN T"}, {insert(a, 1), "INSERT 0 1 T"}, {insert(b, 1), "INSERT 0 1 T"}, {"SET TRANSACTION READ ONLY", "0A000 E"}, {"COMMIT", "ROLLBACK I"},
 		{"BEGIN", "BEGIN T"}, {insert(a, 1), "INSERT 0 1 T"}, {"SET TRANSACTION READ ONLY", "SET T"}, {fmt.Sprintf(rows, 1), "SELECT 1: 1 T"}, {insert(b, 1), "25006 E"}, {"COMMIT", "ROLLBACK I"},
 		{"BEGIN", "BEGIN T"}, {insert(a, 1), "INSERT 0 1 T"}, {"SET TRANSACTION READ ONLY", "SET T"}, {fmt.Sprintf(rows, 1), "SELECT 1: 1 T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 1), "SELECT 1: 1 I"},
+		// A lock on the default shard is no write.
+		{"BEGIN", "BEGIN T"}, {insert(a, 5), "INSERT 0 1 T"}, {"SET TRANSACTION READ ONLY", "SET T"}, {"SELECT pg_try_advisory_xact_lock(1)", "SELECT 1: t T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 5), "SELECT 1: 1 I"},
+		{"BEGIN", "BEGIN T"}, {insert(b, 5), "INSERT 0 1 T"}, {"SET TRANSACTION READ ONLY", "SET T"}, {"SELECT pg_try_advisory_xact_lock(1)", "SELECT 1: t T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 5), "SELECT 1: 2 I"},
 		{"BEGIN", "BEGIN T"}, {"SAVEPOINT s", "SAVEPOINT T"}, {"SET TRANSACTION READ ONLY", "SET T"}, {"ROLLBACK TO s", "ROLLBACK T"}, {insert(a, 2), "INSERT 0 1 T"}, {insert(b, 2), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 2), "SELECT 1: 2 I"},
 		{"BEGIN /* not READ ONLY */", "BEGIN T"}, {insert(a, 3), "INSERT 0 1 T"}, {insert(b, 3), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 3), "SELECT 1: 2 I"},
 		{"BEGIN READ ONLY, READ WRITE", "BEGIN T"}, {insert(a, 4), "INSERT 0 1 T"}, {insert(b, 4), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 4), "SELECT 1: 2 I"},

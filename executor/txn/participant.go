@@ -175,7 +175,8 @@ func (c *Transaction) KeepParticipant(shard string) (*executor.Conn, error) {
 }
 
 func (c *Transaction) mayWrite(p *Participant, write bool) {
-	if write && !p.Wrote {
+	// What may write in a READ ONLY transaction (a lock, a notification) has nothing to be prepared, but for temporary tables.
+	if write && !p.Wrote && (!c.ReadOnly || p.Unpreparable) {
 		p.Wrote = true
 		c.host.Wrote(p.Conn)
 	}
