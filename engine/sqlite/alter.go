@@ -124,17 +124,7 @@ func (c *schemaChange) alterCommand(old *catalog.Table, cmd *pg.AlterTableCmd) {
 		c.rewrite(d)
 		must(c.saveTable(d))
 	case pg.AlterTableType_AT_DropNotNull:
-		col := columnOf(d, cmd.Name)
-		if pk := d.PrimaryKey(); pk != nil {
-			for _, n := range pk.Columns {
-				if n == col.Num {
-					fault.Raisef(sqlstate.InvalidTableDefinition, "column \"%s\" is in a primary key", col.Name)
-				}
-			}
-		}
-		col.NotNull = false
-		c.rewrite(d)
-		must(c.saveTable(d))
+		c.dropNotNull(d, columnOf(d, cmd.Name))
 	case pg.AlterTableType_AT_AddConstraint:
 		c.alterAddConstraint(old, d, cmd.Def.GetConstraint())
 	case pg.AlterTableType_AT_DropConstraint:
@@ -154,6 +144,15 @@ func (c *schemaChange) alterCommand(old *catalog.Table, cmd *pg.AlterTableCmd) {
 		fault.Raise(sqlstate.Refusal("CLV-2004", "this form of ALTER TABLE is not supported on a SQLite shard").
 			WithHint("It does ADD/DROP COLUMN, ALTER COLUMN .. TYPE, RENAME, SET/DROP DEFAULT, SET/DROP NOT NULL and ADD/DROP CONSTRAINT."))
 	}
+}
+
+func (c *schemaChange) dropNotNull(d *catalog.Table, col *catalog.Column) {
+	if pk := d.PrimaryKey(); pk != nil && slices.Contains(pk.Columns, col.Num) {
+		fault.Raisef(sqlstate.InvalidTableDefinition, "column \"%s\" is in a primary key", col.Name)
+	}
+	col.NotNull = false
+	c.rewrite(d)
+	must(c.saveTable(d))
 }
 
 func (c *database) checkNoNulls(d *catalog.Table, col *catalog.Column) {
@@ -365,38 +364,18 @@ func (c *schemaChange) alterDropColumn(d *catalog.Table, cmd *pg.AlterTableCmd) 
 		}
 		columnOf(d, cmd.Name)
 	}
-	if d.Guard != nil {
-		for _, n := range d.Guard.Columns {
-			if n == col.Name {
-				fault.Raise(sqlstate.Refusal("CLV-2010", `the column "%s" is part of the shard key`, col.Name).
-					WithHint("The shard key of a table cannot be dropped."))
-			}
-		}
+	if d.Guard != nil && slices.Contains(d.Guard.Columns, col.Name) {
+		fault.Raise(sqlstate.Refusal("CLV-2010", `the column "%s" is part of the shard key`, col.Name).
+			WithHint("The shard key of a table cannot be dropped."))
 	}
 	if len(d.Live()) == 1 {
 		fault.Refuse("CLV-2011", "a table without columns")
 	}
-	uses := func(nums []int16) bool {
-		for _, n := range nums {
-			if n == col.Num {
-				return true
-			}
-		}
-		return false
-	}
-	for _, o := range c.names.Catalog.Tables {
-		for _, k := range o.Constraints {
-			if k.Type == "f" && k.RefTable == d.OID && uses(k.RefCols) && !(o.OID == d.OID && uses(k.Columns)) {
-				fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop column %s of table %s because other objects depend on it", col.Name, d.Name).
-					WithDetail("constraint %s on table %s depends on column %s of table %s", k.Name, o.Name, col.Name, d.Name).
-					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
-			}
-		}
-	}
+	c.refuseReferencedColumn(d, col)
 	var cons []catalog.Constraint
 	rewritten := false
 	for _, k := range d.Constraints {
-		if uses(k.Columns) {
+		if slices.Contains(k.Columns, col.Num) {
 			rewritten = rewritten || k.Index == 0
 			continue
 		}
@@ -404,16 +383,7 @@ func (c *schemaChange) alterDropColumn(d *catalog.Table, cmd *pg.AlterTableCmd) 
 	}
 	var ixs []catalog.Index
 	for _, ix := range d.Indexes {
-		hit := false
-		for _, ic := range ix.Columns {
-			hit = hit || ic.Num == col.Num
-		}
-		if ix.Where != "" {
-			n, err := syntax.Expr(ix.Where)
-			must(err)
-			syntax.Columns(n, func(r *pg.ColumnRef) { hit = hit || r.Fields[len(r.Fields)-1].GetString_().GetSval() == col.Name })
-		}
-		if hit {
+		if indexUses(&ix, col) {
 			must(c.exec("DROP INDEX main." + quote.Ident(catalog.SQLName(d.Schema, ix.Name))))
 			continue
 		}
@@ -430,75 +400,40 @@ func (c *schemaChange) alterDropColumn(d *catalog.Table, cmd *pg.AlterTableCmd) 
 	must(c.saveTable(d))
 }
 
+// refuseReferencedColumn refuses to drop a column that foreign keys refer to, but for those that it is itself part of.
+func (c *schemaChange) refuseReferencedColumn(d *catalog.Table, col *catalog.Column) {
+	for _, o := range c.names.Catalog.Tables {
+		for _, k := range o.Constraints {
+			if k.Type == "f" && k.RefTable == d.OID && slices.Contains(k.RefCols, col.Num) && !(o.OID == d.OID && slices.Contains(k.Columns, col.Num)) {
+				fault.Raise(sqlstate.New(sqlstate.DependentObjects, "cannot drop column %s of table %s because other objects depend on it", col.Name, d.Name).
+					WithDetail("constraint %s on table %s depends on column %s of table %s", k.Name, o.Name, col.Name, d.Name).
+					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+			}
+		}
+	}
+}
+
+// indexUses reports whether an index is of a column, or has a condition with it.
+func indexUses(ix *catalog.Index, col *catalog.Column) bool {
+	uses := slices.ContainsFunc(ix.Columns, func(ic catalog.IndexColumn) bool { return ic.Num == col.Num })
+	if ix.Where != "" {
+		n, err := syntax.Expr(ix.Where)
+		must(err)
+		syntax.Columns(n, func(r *pg.ColumnRef) { uses = uses || r.Fields[len(r.Fields)-1].GetString_().GetSval() == col.Name })
+	}
+	return uses
+}
+
 func (c *schemaChange) rename(s *pg.RenameStmt) {
 	switch s.RenameType {
 	case pg.ObjectType_OBJECT_TABLE:
-		old := c.findAlter(s.Relation, s.MissingOk)
-		if old == nil {
-			return
+		if old := c.findAlter(s.Relation, s.MissingOk); old != nil {
+			c.renameTable(old, s.Newname)
 		}
-		c.usedByViews(old, false)
-		c.checkNewName(old.Schema, s.Newname)
-		d := old.Clone()
-		d.Name = s.Newname
-		c.endCaptures(old)
-		must(c.exec("ALTER TABLE main." + quote.Ident(old.SQLName()) + " RENAME TO " + quote.Ident(d.SQLName())))
-		must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_COLUMN:
-		old := c.findAlter(s.Relation, s.MissingOk)
-		if old == nil {
-			return
+		if old := c.findAlter(s.Relation, s.MissingOk); old != nil {
+			c.renameColumn(old, s.Subname, s.Newname)
 		}
-		c.usedByViews(old, false)
-		d := old.Clone()
-		col := d.Column(s.Subname)
-		if col == nil {
-			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", s.Subname)
-		}
-		for _, o := range d.Live() {
-			if o.Name == s.Newname {
-				fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", s.Newname, d.Name)
-			}
-			if o != col && strings.EqualFold(o.Name, s.Newname) {
-				fault.Raise(sqlstate.Refusal("CLV-2012", "a SQLite shard cannot have two columns whose names differ in case only").
-					WithHint("Choose another name."))
-			}
-		}
-		c.endCaptures(old)
-		must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " RENAME COLUMN " + quote.Ident(col.Name) + " TO " + quote.Ident(s.Newname)))
-		swap := func(text string) string {
-			n, err := syntax.Expr(text)
-			must(err)
-			syntax.Columns(n, func(r *pg.ColumnRef) {
-				last := r.Fields[len(r.Fields)-1].GetString_()
-				if last.GetSval() == s.Subname {
-					last.Sval = s.Newname
-				}
-			})
-			return syntax.Deparse(n)
-		}
-		for i := range d.Constraints {
-			if d.Constraints[i].Expr != "" {
-				d.Constraints[i].Expr = swap(d.Constraints[i].Expr)
-			}
-		}
-		for i := range d.Indexes {
-			if d.Indexes[i].Where != "" {
-				d.Indexes[i].Where = swap(d.Indexes[i].Where)
-			}
-		}
-		if d.Guard != nil {
-			g := *d.Guard
-			g.Columns = append([]string(nil), g.Columns...)
-			for i := range g.Columns {
-				if g.Columns[i] == s.Subname {
-					g.Columns[i] = s.Newname
-				}
-			}
-			d.Guard = &g
-		}
-		col.Name = s.Newname
-		must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_INDEX:
 		schemas := c.names.Path
 		if s.Relation.Schemaname != "" {
@@ -536,6 +471,67 @@ func (c *schemaChange) rename(s *pg.RenameStmt) {
 	}
 }
 
+func (c *schemaChange) renameTable(old *catalog.Table, name string) {
+	c.usedByViews(old, false)
+	c.checkNewName(old.Schema, name)
+	d := old.Clone()
+	d.Name = name
+	c.endCaptures(old)
+	must(c.exec("ALTER TABLE main." + quote.Ident(old.SQLName()) + " RENAME TO " + quote.Ident(d.SQLName())))
+	must(c.saveTable(d))
+}
+
+func (c *schemaChange) renameColumn(old *catalog.Table, from, to string) {
+	c.usedByViews(old, false)
+	d := old.Clone()
+	col := d.Column(from)
+	if col == nil {
+		fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", from)
+	}
+	for _, o := range d.Live() {
+		if o.Name == to {
+			fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", to, d.Name)
+		}
+		if o != col && strings.EqualFold(o.Name, to) {
+			fault.Raise(sqlstate.Refusal("CLV-2012", "a SQLite shard cannot have two columns whose names differ in case only").
+				WithHint("Choose another name."))
+		}
+	}
+	c.endCaptures(old)
+	must(c.exec("ALTER TABLE main." + quote.Ident(d.SQLName()) + " RENAME COLUMN " + quote.Ident(from) + " TO " + quote.Ident(to)))
+	for i := range d.Constraints {
+		d.Constraints[i].Expr = renamedIn(d.Constraints[i].Expr, from, to)
+	}
+	for i := range d.Indexes {
+		d.Indexes[i].Where = renamedIn(d.Indexes[i].Where, from, to)
+	}
+	if d.Guard != nil {
+		g := *d.Guard
+		g.Columns = slices.Clone(g.Columns)
+		if i := slices.Index(g.Columns, from); i >= 0 {
+			g.Columns[i] = to
+		}
+		d.Guard = &g
+	}
+	col.Name = to
+	must(c.saveTable(d))
+}
+
+// renamedIn is an expression, or nothing, with another name for a column.
+func renamedIn(text, from, to string) string {
+	if text == "" {
+		return ""
+	}
+	n, err := syntax.Expr(text)
+	must(err)
+	syntax.Columns(n, func(r *pg.ColumnRef) {
+		if last := r.Fields[len(r.Fields)-1].GetString_(); last.GetSval() == from {
+			last.Sval = to
+		}
+	})
+	return syntax.Deparse(n)
+}
+
 func (c *schemaChange) renameIndex(d *catalog.Table, oid uint32, name string) {
 	c.checkNewName(d.Schema, name)
 	ix := d.Index(oid)
@@ -561,26 +557,9 @@ func (c *schemaChange) truncate(s *pg.TruncateStmt) {
 		going[d.OID] = true
 	}
 	if s.Behavior == pg.DropBehavior_DROP_CASCADE {
-		for more := true; more; {
-			more = false
-			for _, o := range c.names.Catalog.SortedTables() {
-				if !going[o.OID] && slices.ContainsFunc(o.Constraints, func(k catalog.Constraint) bool { return k.Type == "f" && going[k.RefTable] }) {
-					c.notice("00000", "truncate cascades to table \"%s\"", o.Name)
-					list, going[o.OID], more = append(list, o), true, true
-				}
-			}
-		}
+		list = c.withReferencing(list, going)
 	}
-	for _, o := range c.names.Catalog.Tables {
-		for _, k := range o.Constraints {
-			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
-				ref := c.names.Catalog.ByOID[k.RefTable]
-				fault.Raise(sqlstate.New(sqlstate.FeatureNotSupported, "cannot truncate a table referenced in a foreign key constraint").
-					WithDetail("Table \"%s\" references \"%s\".", o.Name, ref.Name).
-					WithHint("Truncate table \"%s\" at the same time, or use TRUNCATE ... CASCADE.", o.Name))
-			}
-		}
-	}
+	c.refuseReferenced(going)
 	for _, d := range list {
 		c.keysPending(d, "TRUNCATE")
 		if d.Guard != nil && !d.Guard.Said(c.settings.get(engine.EpochSetting)) {
@@ -602,6 +581,34 @@ func (c *schemaChange) truncate(s *pg.TruncateStmt) {
 	})
 	if len(list) > 1 {
 		c.checksAgain()
+	}
+}
+
+// withReferencing adds to the tables that TRUNCATE empties those whose foreign keys refer to them, and to these.
+func (c *schemaChange) withReferencing(list []*catalog.Table, going map[uint32]bool) []*catalog.Table {
+	for more := true; more; {
+		more = false
+		for _, o := range c.names.Catalog.SortedTables() {
+			if !going[o.OID] && slices.ContainsFunc(o.Constraints, func(k catalog.Constraint) bool { return k.Type == "f" && going[k.RefTable] }) {
+				c.notice("00000", "truncate cascades to table \"%s\"", o.Name)
+				list, going[o.OID], more = append(list, o), true, true
+			}
+		}
+	}
+	return list
+}
+
+// refuseReferenced refuses to empty tables that others refer to.
+func (c *schemaChange) refuseReferenced(going map[uint32]bool) {
+	for _, o := range c.names.Catalog.Tables {
+		for _, k := range o.Constraints {
+			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
+				ref := c.names.Catalog.ByOID[k.RefTable]
+				fault.Raise(sqlstate.New(sqlstate.FeatureNotSupported, "cannot truncate a table referenced in a foreign key constraint").
+					WithDetail("Table \"%s\" references \"%s\".", o.Name, ref.Name).
+					WithHint("Truncate table \"%s\" at the same time, or use TRUNCATE ... CASCADE.", o.Name))
+			}
+		}
 	}
 }
 
@@ -628,22 +635,30 @@ func (c *schemaChange) comment(s *pg.CommentStmt) {
 	}
 }
 
-// planExplain answers EXPLAIN with SQLite's own query plan.
-func (c *transaction) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed bool) (*plan, error) {
-	for _, o := range s.Options {
+// explainOptions refuses the options of EXPLAIN that SQLite's query plan has no answer to.
+func explainOptions(options []*pg.Node) error {
+	for _, o := range options {
 		switch e := o.GetDefElem(); e.Defname {
 		case "analyze":
 			if e.Arg == nil || e.Arg.GetString_().GetSval() != "false" {
-				return nil, value.Unsupported("EXPLAIN ANALYZE")
+				return value.Unsupported("EXPLAIN ANALYZE")
 			}
 		case "costs", "verbose", "summary", "settings", "timing", "buffers":
 		case "format":
 			if e.Arg.GetString_().GetSval() != "text" {
-				return nil, value.Unsupported("EXPLAIN in a format other than text")
+				return value.Unsupported("EXPLAIN in a format other than text")
 			}
 		default:
-			return nil, sqlstate.New(sqlstate.SyntaxError, "unrecognized EXPLAIN option \"%s\"", e.Defname)
+			return sqlstate.New(sqlstate.SyntaxError, "unrecognized EXPLAIN option \"%s\"", e.Defname)
 		}
+	}
+	return nil
+}
+
+// planExplain answers EXPLAIN with SQLite's own query plan.
+func (c *transaction) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed bool) (*plan, error) {
+	if err := explainOptions(s.Options); err != nil {
+		return nil, err
 	}
 	inner := &pg.RawStmt{Stmt: s.Query}
 	p, err := c.translateStatement(inner, text, oids, fixed)

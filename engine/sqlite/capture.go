@@ -362,12 +362,7 @@ func (c *definitions) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (
 	if d == nil {
 		return nil, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", t.Schema, t.Name)
 	}
-	differs := func(format string, a ...any) error {
-		e := sqlstate.New(sqlstate.ObjectNotInState, "table %s is not as the move knows it: %s", d.Name, fmt.Sprintf(format, a...)).
-			WithHint("Look at it on both shards: cleave doctor. Make them equal, then move again.")
-		e.Schema, e.Table = d.Schema, d.Name
-		return e
-	}
+	differs := func(format string, a ...any) error { return notAsMoved(d, format, a...) }
 	m := &movedTable{def: d}
 	place := map[string]int{}
 	live := d.Live()
@@ -389,18 +384,8 @@ func (c *definitions) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (
 	if len(live) != len(t.Columns) {
 		return nil, differs("it has %d columns, not %d", len(live), len(t.Columns))
 	}
-	for i, name := range t.ShardKey {
-		p, ok := place[name]
-		if !ok {
-			return nil, differs("shard key column %s is missing", name)
-		}
-		if keys != nil && i < len(keys.Types) && keys.Types[i].OID() != m.columns[p].Type {
-			return nil, differs("shard key column %s is %s, keyspace %s has %s", name, value.TypeName(m.columns[p].Type), keys.Keyspace, keys.Types[i])
-		}
-		m.key = append(m.key, p)
-	}
-	if keys != nil && len(m.key) != len(keys.Types) {
-		return nil, differs("its shard key has %d columns, keyspace %s has %d", len(m.key), keys.Keyspace, len(keys.Types))
+	if err := m.findKey(t.ShardKey, place, keys); err != nil {
+		return nil, err
 	}
 	for _, name := range t.Identity {
 		p, ok := place[name]
@@ -414,4 +399,30 @@ func (c *definitions) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (
 	}
 	m.unique = d.UniqueOn(t.Identity)
 	return m, nil
+}
+
+// findKey finds the columns of the shard key, which have the keyspace's types. place has the place of each column.
+func (m *movedTable) findKey(names []string, place map[string]int, keys *keyspace.Ownership) error {
+	for i, name := range names {
+		p, ok := place[name]
+		if !ok {
+			return notAsMoved(m.def, "shard key column %s is missing", name)
+		}
+		if keys != nil && i < len(keys.Types) && keys.Types[i].OID() != m.columns[p].Type {
+			return notAsMoved(m.def, "shard key column %s is %s, keyspace %s has %s", name, value.TypeName(m.columns[p].Type), keys.Keyspace, keys.Types[i])
+		}
+		m.key = append(m.key, p)
+	}
+	if keys != nil && len(m.key) != len(keys.Types) {
+		return notAsMoved(m.def, "its shard key has %d columns, keyspace %s has %d", len(m.key), keys.Keyspace, len(keys.Types))
+	}
+	return nil
+}
+
+// notAsMoved is the error of a table that is not as the move's set says.
+func notAsMoved(d *catalog.Table, format string, a ...any) error {
+	e := sqlstate.New(sqlstate.ObjectNotInState, "table %s is not as the move knows it: %s", d.Name, fmt.Sprintf(format, a...)).
+		WithHint("Look at it on both shards: cleave doctor. Make them equal, then move again.")
+	e.Schema, e.Table = d.Schema, d.Name
+	return e
 }

@@ -121,12 +121,10 @@ func (c *Conn) Receive() ([]byte, error) {
 	if cap(c.out) > 16*outputChunk {
 		c.out = make([]byte, 0, 2*outputChunk)
 	}
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return nil, c.lost(true, errClosed)
+	if err := c.enter(); err != nil {
+		return nil, err
 	}
-	c.running = true
+	c.mu.Lock()
 	deadline := c.deadline
 	c.mu.Unlock()
 	var timer *time.Timer
@@ -141,16 +139,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	}
 	used := 0
 	for len(c.out) < outputChunk {
-		if c.active != nil {
-			c.stepActive()
-			continue
-		}
-		if c.copying != nil && c.copying.err != nil {
-			c.copyFailed(c.copying.err)
-			continue
-		}
-		if c.script != nil && c.copying == nil {
-			c.runScript()
+		if c.goOn() {
 			continue
 		}
 		f, rest, ok, err := wire.Cut(c.in[used:])
@@ -170,11 +159,7 @@ func (c *Conn) Receive() ([]byte, error) {
 			break
 		}
 	}
-	n := copy(c.in, c.in[used:])
-	c.in = c.in[:n]
-	if n == 0 && cap(c.in) > 1<<20 {
-		c.in = nil
-	}
+	c.in = consumed(c.in, used)
 	if c.leave() {
 		return nil, c.lost(true, errClosed)
 	}
@@ -189,6 +174,31 @@ func (c *Conn) Receive() ([]byte, error) {
 	}
 	// Nothing to run and nothing to say: as on a socket, wait for the deadline or Close.
 	return nil, c.waitIdle(deadline)
+}
+
+// goOn goes on with what earlier messages began: rows that are not sent yet, a COPY that failed, the rest of a script. It returns false
+// when the next message may be taken.
+func (c *Conn) goOn() bool {
+	switch {
+	case c.active != nil:
+		c.stepActive()
+	case c.copying != nil && c.copying.err != nil:
+		c.copyFailed(c.copying.err)
+	case c.script != nil && c.copying == nil:
+		c.runScript()
+	default:
+		return false
+	}
+	return true
+}
+
+// consumed is the input without the messages that were handled. The memory of a large one is given back.
+func consumed(in []byte, used int) []byte {
+	n := copy(in, in[used:])
+	if n == 0 && cap(in) > 1<<20 {
+		return nil
+	}
+	return in[:n]
 }
 
 // lost is the error of a conversation that is over.
@@ -386,18 +396,6 @@ func (c *Conn) handle(f wire.Frame) bool {
 			c.ready()
 		}
 		return true
-	case wire.Parse:
-		err = fault.Guard(func() error { return c.parse(f.Body()) })
-	case wire.Bind:
-		err = fault.Guard(func() error { return c.bind(f.Body()) })
-	case wire.Describe:
-		err = fault.Guard(func() error { return c.describe(f.Body()) })
-	case wire.Execute:
-		err = fault.Guard(func() error { return c.execute(f.Body()) })
-	case wire.Close:
-		err = fault.Guard(func() error { return c.closeMessage(f.Body()) })
-	case wire.Flush:
-		err = wire.ReadEmpty(f.Body())
 	case wire.Sync:
 		c.skipping = false
 		if err := c.endImplicit(); err != nil {
@@ -421,13 +419,32 @@ func (c *Conn) handle(f wire.Frame) bool {
 		c.ready()
 		return true
 	default:
-		err = sqlstate.New(sqlstate.ProtocolViolation, "invalid frontend message type %d", typ)
+		err = fault.Guard(func() error { return c.extended(f) })
 	}
 	if err != nil {
 		c.fail(err)
 		c.skipping = true
 	}
 	return true
+}
+
+// extended runs a message of the extended protocol, but for Sync.
+func (c *Conn) extended(f wire.Frame) error {
+	switch f.Type() {
+	case wire.Parse:
+		return c.parse(f.Body())
+	case wire.Bind:
+		return c.bind(f.Body())
+	case wire.Describe:
+		return c.describe(f.Body())
+	case wire.Execute:
+		return c.execute(f.Body())
+	case wire.Close:
+		return c.closeMessage(f.Body())
+	case wire.Flush:
+		return wire.ReadEmpty(f.Body())
+	}
+	return sqlstate.New(sqlstate.ProtocolViolation, "invalid frontend message type %d", f.Type())
 }
 
 // fail reports an error and puts the transaction into its failed state.
@@ -537,31 +554,7 @@ func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (
 	}
 	own := c.tx.block == txNone
 	c.verb = "ALTER TABLE"
-	err = fault.Guard(func() error {
-		if err := c.begin(write); err != nil {
-			return err
-		}
-		if write {
-			if err := c.cachedExec("SAVEPOINT cleave_inner"); err != nil {
-				return err
-			}
-		}
-		if err := fn(); err != nil {
-			if write && !c.db.AutocommitEnabled() {
-				c.rearm()
-				if e := c.cachedExec("ROLLBACK TO cleave_inner"); e == nil {
-					c.cachedExec("RELEASE cleave_inner")
-				}
-				c.names.Catalog = nil
-			}
-			return err
-		}
-		if write {
-			return c.cachedExec("RELEASE cleave_inner")
-		}
-		c.endStatement()
-		return nil
-	})
+	err = fault.Guard(func() error { return c.inSavepoint(write, fn) })
 	if err != nil {
 		if reason := c.rearm(); reason != nil {
 			err = reason
@@ -582,5 +575,32 @@ func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (
 			return c.mapError(err)
 		}
 	}
+	return nil
+}
+
+// inSavepoint runs fn in the transaction, which it begins if there is none. What a fn that writes did is taken back if it fails.
+func (c *session) inSavepoint(write bool, fn func() error) error {
+	if err := c.begin(write); err != nil {
+		return err
+	}
+	if write {
+		if err := c.cachedExec("SAVEPOINT cleave_inner"); err != nil {
+			return err
+		}
+	}
+	if err := fn(); err != nil {
+		if write && !c.db.AutocommitEnabled() {
+			c.rearm()
+			if e := c.cachedExec("ROLLBACK TO cleave_inner"); e == nil {
+				c.cachedExec("RELEASE cleave_inner")
+			}
+			c.names.Catalog = nil
+		}
+		return err
+	}
+	if write {
+		return c.cachedExec("RELEASE cleave_inner")
+	}
+	c.endStatement()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -39,8 +40,15 @@ func (c *transaction) mapError(err error) error {
 	if errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	if e := c.ofCode(err); e != nil {
+		return e
+	}
+	return ofText(err)
+}
+
+// ofCode is PostgreSQL's error for SQLite's code, nil if the code says nothing more.
+func (c *transaction) ofCode(err error) error {
 	code := sqlite.ErrCode(err)
-	text := err.Error()
 	switch code.ToPrimary() {
 	case sqlite.ResultInterrupt:
 		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
@@ -64,6 +72,12 @@ func (c *transaction) mapError(err error) error {
 	case sqlite.ResultTooBig:
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "a value or statement is too large for SQLite")
 	}
+	return nil
+}
+
+// ofText is PostgreSQL's error for SQLite's message.
+func ofText(err error) error {
+	text := err.Error()
 	switch {
 	case strings.Contains(text, "integer overflow"):
 		return value.OutOfRange(pgoid.Int8)
@@ -103,68 +117,21 @@ func (c *violation) explain(p *portal, err error) error {
 	if errors.As(err, &se) || p == nil || p.plan == nil || p.plan.Table == nil || c.db == nil {
 		return err
 	}
-	code := sqlite.ErrCode(err)
-	if code.ToPrimary() != sqlite.ResultConstraint {
+	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
 		return err
 	}
 	d := p.plan.Table
-	text := err.Error()
-	if code == sqlite.ResultConstraintTrigger && strings.HasSuffix(text, "FOREIGN KEY constraint failed") {
-		code = sqlite.ResultConstraintForeignKey // RESTRICT is a trigger to SQLite
-	}
-	if !strings.Contains(text, "constraint failed: ") {
-		text = "constraint failed: " // a foreign key has no name
-	}
-	what := text[strings.LastIndex(text, "constraint failed: ")+len("constraint failed: "):]
+	code, what := violated(err)
 	var row []value.Datum
 	if !c.db.AutocommitEnabled() {
 		row = c.captureRow(p)
 	}
 	e := &sqlstate.Error{Schema: d.Schema, Table: d.Name}
-	cell := func(num int16) (string, bool) {
-		for i, col := range d.Live() {
-			if col.Num == num && i < len(row) {
-				if row[i].Kind == 0 {
-					return "null", true
-				}
-				b, err := value.Append(nil, col.Type, row[i], c.env.Loc)
-				return string(b), err == nil
-			}
-		}
-		return "", false
-	}
-	key := func(nums []int16) (string, bool) {
-		parts := make([]string, len(nums))
-		for i, n := range nums {
-			v, ok := cell(n)
-			if !ok {
-				return "", false
-			}
-			parts[i] = v
-		}
-		return "(" + strings.Join(d.Names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ")", true
-	}
-	failing := func() string {
-		var parts []string
-		for i, col := range d.Live() {
-			if i >= len(row) {
-				return ""
-			}
-			v, _ := cell(col.Num)
-			if len([]rune(v)) > 64 {
-				v = value.Prefix(v, 64) + "..."
-			}
-			parts = append(parts, v)
-		}
-		if len(parts) == 0 {
-			return ""
-		}
-		return "Failing row contains (" + strings.Join(parts, ", ") + ")."
-	}
+	failed := &failedRow{table: d, values: row, loc: c.env.Loc}
 	notNull := func(col string) error {
 		e.Code, e.Column = sqlstate.NotNullViolation, col
 		e.Message = fmt.Sprintf("null value in column \"%s\" of relation \"%s\" violates not-null constraint", col, d.Name)
-		e.Detail = failing()
+		e.Detail = failed.detail()
 		return e
 	}
 	switch code {
@@ -172,7 +139,7 @@ func (c *violation) explain(p *portal, err error) error {
 		name, nums := d.UniqueByColumns(what)
 		e.Code, e.Constraint = sqlstate.UniqueViolation, name
 		e.Message = fmt.Sprintf("duplicate key value violates unique constraint \"%s\"", name)
-		if k, ok := key(nums); ok && len(nums) > 0 {
+		if k, ok := failed.key(nums); ok {
 			e.Detail = "Key " + k + " already exists."
 		}
 		return e
@@ -188,12 +155,78 @@ func (c *violation) explain(p *portal, err error) error {
 		}
 		e.Code, e.Constraint = sqlstate.CheckViolation, what
 		e.Message = fmt.Sprintf("new row for relation \"%s\" violates check constraint \"%s\"", d.Name, what)
-		e.Detail = failing()
+		e.Detail = failed.detail()
 		return e
 	case sqlite.ResultConstraintForeignKey:
-		return c.explainForeignKey(p, d, e, key)
+		return c.explainForeignKey(p, d, e)
 	}
 	return err
+}
+
+// violated is the kind of the constraint that SQLite names, and what it says of it: nothing for a foreign key.
+func violated(err error) (code sqlite.ResultCode, what string) {
+	code = sqlite.ErrCode(err)
+	text := err.Error()
+	if code == sqlite.ResultConstraintTrigger && strings.HasSuffix(text, "FOREIGN KEY constraint failed") {
+		code = sqlite.ResultConstraintForeignKey // RESTRICT is a trigger to SQLite
+	}
+	if i := strings.LastIndex(text, "constraint failed: "); i >= 0 {
+		what = text[i+len("constraint failed: "):]
+	}
+	return code, what
+}
+
+// failedRow is the row at which a statement failed, without values if they are not known.
+type failedRow struct {
+	table  *catalog.Table
+	values []value.Datum
+	loc    *time.Location
+}
+
+// cell is a column's value as an error shows it.
+func (r *failedRow) cell(num int16) (string, bool) {
+	for i, col := range r.table.Live() {
+		if col.Num == num && i < len(r.values) {
+			if r.values[i].Kind == 0 {
+				return "null", true
+			}
+			b, err := value.Append(nil, col.Type, r.values[i], r.loc)
+			return string(b), err == nil
+		}
+	}
+	return "", false
+}
+
+// key is "(columns)=(values)".
+func (r *failedRow) key(nums []int16) (string, bool) {
+	parts := make([]string, len(nums))
+	for i, n := range nums {
+		v, ok := r.cell(n)
+		if !ok {
+			return "", false
+		}
+		parts[i] = v
+	}
+	return "(" + strings.Join(r.table.Names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ")", len(nums) > 0
+}
+
+// detail shows the row, if all of it is known.
+func (r *failedRow) detail() string {
+	var parts []string
+	for i, col := range r.table.Live() {
+		if i >= len(r.values) {
+			return ""
+		}
+		v, _ := r.cell(col.Num)
+		if len([]rune(v)) > 64 {
+			v = value.Prefix(v, 64) + "..."
+		}
+		parts = append(parts, v)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Failing row contains (" + strings.Join(parts, ", ") + ")."
 }
 
 // captureRow runs the failed statement again and returns the row it fails at.
@@ -223,28 +256,8 @@ func (c *violation) captureRow(p *portal) []value.Datum {
 			return nil
 		}
 	}
-	stmt, _, err := c.db.PrepareTransient(p.plan.SQL)
-	if err != nil {
-		return nil
-	}
-	defer stmt.Finalize()
-	for i := range p.args {
-		if i < stmt.BindParamCount() {
-			p.args[i].Bind(stmt, i+1)
-		}
-	}
-	for {
-		row, err := stmt.Step()
-		if err != nil {
-			if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
-				c.failedRow = nil
-			}
-			break
-		}
-		if !row {
-			c.failedRow = nil // it did not fail again: its values are not known
-			break
-		}
+	if err := c.replay(p); err == nil || sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
+		c.failedRow = nil // without the same failure its values are not known
 	}
 	c.env.Err = nil
 	return c.failedRow
@@ -263,30 +276,38 @@ func captureFunction(c *Conn) function.Def {
 
 // explainForeignKey finds out which reference was broken: SQLite says only that
 // one was, at the statement's end.
-func (c *violation) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error, key func([]int16) (string, bool)) error {
+func (c *violation) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.Error) error {
 	e.Code = sqlstate.ForeignKeyViolation
 	e.Message = fmt.Sprintf("insert or update on table \"%s\" violates a foreign key constraint", d.Name)
 	inserting := p.plan.Tag != "DELETE"
-	var names []string
+	var names []string // the foreign keys that are checked at the statement's end
 	if inserting {
 		for i := range d.Constraints {
 			if k := &d.Constraints[i]; k.Type == "f" && !k.Deferrable {
 				names = append(names, k.Name)
-				if !c.brokenReference(p, d, k) {
-					continue
+				if c.brokenReference(p, d, k) {
+					return c.missingParent(e, d, k)
 				}
-				e.Constraint = k.Name
-				e.Message = fmt.Sprintf("insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
-				if ref := c.names.Catalog.ByOID[k.RefTable]; ref != nil {
-					if s, ok := c.brokenKey, c.brokenKey != ""; ok {
-						e.Detail = "Key " + s + " is not present in table \"" + ref.Name + "\"."
-					}
-				}
-				return e
 			}
 		}
 	}
-	// A row that others refer to went or changed.
+	if t, k := c.brokenChild(p, d); k != nil {
+		e.Constraint, e.Schema, e.Table = k.Name, t.Schema, t.Name
+		e.Message = fmt.Sprintf("update or delete on table \"%s\" violates foreign key constraint \"%s\" on table \"%s\"", d.Name, k.Name, t.Name)
+		if c.brokenKey != "" {
+			e.Detail = "Key " + c.brokenKey + " is still referenced from table \"" + t.Name + "\"."
+		}
+		return e
+	}
+	if len(names) == 1 {
+		e.Constraint = names[0]
+		e.Message = fmt.Sprintf("insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, names[0])
+	}
+	return e
+}
+
+// brokenChild finds a foreign key to d whose rows lost the row of d that they refer to, because it went or changed.
+func (c *violation) brokenChild(p *portal, d *catalog.Table) (*catalog.Table, *catalog.Constraint) {
 	for _, t := range c.names.Catalog.ByOID {
 		for i := range t.Constraints {
 			k := &t.Constraints[i]
@@ -294,18 +315,19 @@ func (c *violation) explainForeignKey(p *portal, d *catalog.Table, e *sqlstate.E
 				continue
 			}
 			if c.brokenParent(p, d, t, k) {
-				e.Constraint, e.Schema, e.Table = k.Name, t.Schema, t.Name
-				e.Message = fmt.Sprintf("update or delete on table \"%s\" violates foreign key constraint \"%s\" on table \"%s\"", d.Name, k.Name, t.Name)
-				if c.brokenKey != "" {
-					e.Detail = "Key " + c.brokenKey + " is still referenced from table \"" + t.Name + "\"."
-				}
-				return e
+				return t, k
 			}
 		}
 	}
-	if len(names) == 1 {
-		e.Constraint = names[0]
-		e.Message = fmt.Sprintf("insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, names[0])
+	return nil, nil
+}
+
+// missingParent fills e for a row of d whose key k refers to a row that does not exist.
+func (c *violation) missingParent(e *sqlstate.Error, d *catalog.Table, k *catalog.Constraint) error {
+	e.Constraint = k.Name
+	e.Message = fmt.Sprintf("insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
+	if ref := c.names.Catalog.ByOID[k.RefTable]; ref != nil && c.brokenKey != "" {
+		e.Detail = "Key " + c.brokenKey + " is not present in table \"" + ref.Name + "\"."
 	}
 	return e
 }
@@ -338,24 +360,8 @@ func (c *violation) broken(p *portal, t *catalog.Table, k *catalog.Constraint, c
 		}
 		c.env.Err = nil
 	}()
-	stmt, _, err := c.db.PrepareTransient(p.plan.SQL)
-	if err != nil {
+	if c.replay(p) != nil {
 		return false
-	}
-	defer stmt.Finalize()
-	for i := range p.args {
-		if i < stmt.BindParamCount() {
-			p.args[i].Bind(stmt, i+1)
-		}
-	}
-	for {
-		row, err := stmt.Step()
-		if err != nil {
-			return false
-		}
-		if !row {
-			break
-		}
 	}
 	values, found, err := c.orphan(t, ref, k)
 	if err != nil || !found {
@@ -369,6 +375,25 @@ func (c *violation) broken(p *portal, t *catalog.Table, k *catalog.Constraint, c
 		c.brokenKey = "(" + strings.Join(shown, ", ") + ")=(" + strings.Join(values, ", ") + ")"
 	}
 	return true
+}
+
+// replay runs a portal's statement once more, to its end or its error.
+func (c *violation) replay(p *portal) error {
+	stmt, _, err := c.db.PrepareTransient(p.plan.SQL)
+	if err != nil {
+		return err
+	}
+	defer stmt.Finalize()
+	for i := range p.args {
+		if i < stmt.BindParamCount() {
+			p.args[i].Bind(stmt, i+1)
+		}
+	}
+	for {
+		if row, err := stmt.Step(); err != nil || !row {
+			return err
+		}
+	}
 }
 
 // orphan looks for a row of table t whose key k has no counterpart in ref. It returns the key's values as

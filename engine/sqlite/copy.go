@@ -22,7 +22,7 @@ func (c *transaction) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*p
 	if q := s.Query; q != nil && q.GetSelectStmt() == nil {
 		write = true
 	}
-	return &plan{Statement: translate.Statement{Tag: "COPY", Write: write}, text: text, kind: utilityPlan, generation: c.names.Catalog.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
+	return c.utility("COPY", write, text, func(c *Conn, p *portal) (err error) {
 		defer fault.Catch(&err)
 		if s.IsProgram || s.Filename != "" {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "must be superuser or have privileges of the pg_read_server_files role to COPY from a file").
@@ -36,7 +36,7 @@ func (c *transaction) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*p
 			return c.startCopyIn(s, f, p, text)
 		}
 		return c.startCopyOut(s, f, p, text)
-	}}, nil
+	}), nil
 }
 
 // copyColumns are the columns that COPY names, all if it names none.

@@ -74,24 +74,9 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copytext.Format, p *portal, text s
 	if len(cols) == 0 {
 		return value.Unsupported("COPY FROM into a table without columns")
 	}
-	names, marks, oids := make([]string, len(cols)), make([]string, len(cols)), make([]uint32, len(cols))
-	for i, col := range cols {
-		names[i], marks[i], oids[i] = quote.Ident(col.Name), "$"+itoa(int64(i+1)), col.Type
-	}
-	insert := "INSERT INTO " + quote.Ident(d.Schema) + "." + quote.Ident(d.Name) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
-	tree, err := syntax.Tree(insert)
+	plan, err := c.planCopyRow(d, cols)
 	if err != nil {
 		return err
-	}
-	plan, err := c.translateStatement(tree.Stmts[0], insert, oids, false)
-	if err != nil {
-		return err
-	}
-	plan.evicted = true
-	for _, sys := range plan.Systems {
-		if err := c.fillSystem(sys); err != nil {
-			return err
-		}
 	}
 	in := &copyIn{p: p, f: f, d: d, cols: cols, row: &portal{plan: plan, args: make([]value.Datum, len(cols))}, lines: copytext.LineSplitter{CSV: f.CSV, Quote: f.Quote, Escape: f.Escape}}
 	for _, col := range cols {
@@ -102,6 +87,30 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copytext.Format, p *portal, text s
 	}
 	p.copyIn = in
 	return nil
+}
+
+// planCopyRow plans the INSERT of one row of COPY.
+func (c *Conn) planCopyRow(d *catalog.Table, cols []*catalog.Column) (*plan, error) {
+	names, marks, oids := make([]string, len(cols)), make([]string, len(cols)), make([]uint32, len(cols))
+	for i, col := range cols {
+		names[i], marks[i], oids[i] = quote.Ident(col.Name), "$"+itoa(int64(i+1)), col.Type
+	}
+	insert := "INSERT INTO " + quote.Ident(d.Schema) + "." + quote.Ident(d.Name) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
+	tree, err := syntax.Tree(insert)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := c.translateStatement(tree.Stmts[0], insert, oids, false)
+	if err != nil {
+		return nil, err
+	}
+	plan.evicted = true
+	for _, sys := range plan.Systems {
+		if err := c.fillSystem(sys); err != nil {
+			return nil, err
+		}
+	}
+	return plan, nil
 }
 
 // awaitCopy asks the client for the data.
@@ -215,18 +224,26 @@ func (in *copyIn) run(c *Conn, eof bool) error {
 		}
 		data = nil
 	}
-	if len(data) > copyRecordMax {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "a row of COPY is over %d bytes", copyRecordMax)
-	}
-	in.rest = in.rest[:copy(in.rest, data)]
-	if cap(in.rest) > 1<<20 && len(in.rest) < 64<<10 {
-		in.rest = slices.Clone(in.rest)
+	if err := in.keep(data); err != nil {
+		return err
 	}
 	if eof && in.f.Binary && !in.ended {
 		if !in.begun {
 			return copytext.BadFile("COPY file signature not recognized")
 		}
 		return in.at(copytext.BadFile("unexpected EOF in COPY data"))
+	}
+	return nil
+}
+
+// keep keeps the beginning of a row until the rest of it comes.
+func (in *copyIn) keep(data []byte) error {
+	if len(data) > copyRecordMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "a row of COPY is over %d bytes", copyRecordMax)
+	}
+	in.rest = in.rest[:copy(in.rest, data)]
+	if cap(in.rest) > 1<<20 && len(in.rest) < 64<<10 {
+		in.rest = slices.Clone(in.rest)
 	}
 	return nil
 }
@@ -280,15 +297,7 @@ func (in *copyIn) textRow(c *Conn, data []byte, eof bool) (used int, err error) 
 		if i >= len(in.fields) {
 			return 0, atLine(copytext.BadFile("missing data for column \"%s\"", col.Name))
 		}
-		v := in.fields[i]
-		if in.f.CSV {
-			switch {
-			case v.null && in.notNull[i]:
-				v = copyCell{text: []byte(in.f.Null)}
-			case !v.null && in.isNull[i] && string(v.text) == in.f.Null:
-				v.null = true
-			}
-		}
+		v := in.forced(i)
 		in.row.args[i] = value.Datum{}
 		if v.null {
 			continue
@@ -305,6 +314,19 @@ func (in *copyIn) textRow(c *Conn, data []byte, eof bool) (used int, err error) 
 		return 0, atLine(err)
 	}
 	return l.Size, nil
+}
+
+// forced is field i as FORCE_NOT_NULL and FORCE_NULL want it.
+func (in *copyIn) forced(i int) copyCell {
+	v := in.fields[i]
+	switch {
+	case !in.f.CSV:
+	case v.null && in.notNull[i]:
+		return copyCell{text: []byte(in.f.Null)}
+	case !v.null && in.isNull[i] && string(v.text) == in.f.Null:
+		v.null = true
+	}
+	return v
 }
 
 // insert writes the row whose values are bound.
@@ -385,39 +407,9 @@ func (in *copyIn) split(line []byte) error {
 func (in *copyIn) splitCSV(line []byte) error {
 	f := in.f
 	for {
-		var text []byte
-		quoted, inside, end := false, false, 0
-		plain := true // text is the beginning of the line so far
-		for ; end < len(line); end++ {
-			b := line[end]
-			switch {
-			case !inside && b == f.Delimiter:
-			case !inside && b == f.Quote:
-				if plain {
-					text, plain = append(text, line[:end]...), false
-				}
-				quoted, inside = true, true
-				continue
-			case inside && b == f.Escape && end+1 < len(line) && (line[end+1] == f.Escape || line[end+1] == f.Quote):
-				end++
-				text = append(text, line[end])
-				continue
-			case inside && b == f.Quote:
-				inside = false
-				continue
-			default:
-				if !plain {
-					text = append(text, b)
-				}
-				continue
-			}
-			break
-		}
-		if inside {
+		text, end, quoted := csvField(f, line)
+		if end < 0 {
 			return copytext.BadFile("unterminated CSV quoted field")
-		}
-		if plain {
-			text = line[:end]
 		}
 		in.fields = append(in.fields, copyCell{text: text, null: !quoted && string(line[:end]) == f.Null})
 		if end >= len(line) {
@@ -427,35 +419,74 @@ func (in *copyIn) splitCSV(line []byte) error {
 	}
 }
 
+// csvField reads the field at the beginning of a line, which ends at end; negative if its quotes do not.
+func csvField(f *copytext.Format, line []byte) (text []byte, end int, quoted bool) {
+	inside, plain := false, true // plain: text is the beginning of the line so far
+	for ; end < len(line); end++ {
+		b := line[end]
+		switch {
+		case !inside && b == f.Delimiter:
+			if plain {
+				text = line[:end]
+			}
+			return text, end, quoted
+		case !inside && b == f.Quote:
+			if plain {
+				text, plain = append(text, line[:end]...), false
+			}
+			quoted, inside = true, true
+		case inside && b == f.Escape && end+1 < len(line) && (line[end+1] == f.Escape || line[end+1] == f.Quote):
+			end++
+			text = append(text, line[end])
+		case inside && b == f.Quote:
+			inside = false
+		case !plain:
+			text = append(text, b)
+		}
+	}
+	if inside {
+		return nil, -1, true
+	}
+	if plain {
+		text = line
+	}
+	return text, end, quoted
+}
+
+// binaryHeader takes the header, whose end begins the rows.
+func (in *copyIn) binaryHeader(data []byte, eof bool) (used int, err error) {
+	n := len(copySignature)
+	if !bytes.HasPrefix([]byte(copySignature), data[:min(n, len(data))]) {
+		return 0, copytext.BadFile("COPY file signature not recognized")
+	}
+	if len(data) < n+8 {
+		if eof {
+			return 0, copytext.BadFile("invalid COPY file header (missing flags)")
+		}
+		return 0, nil
+	}
+	flags := binary.BigEndian.Uint32(data[n:])
+	if flags&(1<<16) != 0 {
+		return 0, copytext.BadFile("invalid COPY file header (WITH OIDS)")
+	}
+	if flags>>16 != 0 {
+		return 0, copytext.BadFile("unrecognized critical flags in COPY file header")
+	}
+	more := int(binary.BigEndian.Uint32(data[n+4:]))
+	if more < 0 || more > copyRecordMax {
+		return 0, copytext.BadFile("invalid COPY file header (missing length)")
+	}
+	if len(data) < n+8+more {
+		return 0, nil
+	}
+	in.begun = true
+	return n + 8 + more, nil
+}
+
 // binaryRow takes the header, a tuple or the trailer.
 func (in *copyIn) binaryRow(c *Conn, data []byte, eof bool) (used int, err error) {
 	if !in.begun {
-		n := len(copySignature)
-		if !bytes.HasPrefix([]byte(copySignature), data[:min(n, len(data))]) {
-			return 0, copytext.BadFile("COPY file signature not recognized")
-		}
-		if len(data) < n+8 {
-			if eof {
-				return 0, copytext.BadFile("invalid COPY file header (missing flags)")
-			}
-			return 0, nil
-		}
-		flags := binary.BigEndian.Uint32(data[n:])
-		if flags&(1<<16) != 0 {
-			return 0, copytext.BadFile("invalid COPY file header (WITH OIDS)")
-		}
-		if flags>>16 != 0 {
-			return 0, copytext.BadFile("unrecognized critical flags in COPY file header")
-		}
-		more := int(binary.BigEndian.Uint32(data[n+4:]))
-		if more < 0 || more > copyRecordMax {
-			return 0, copytext.BadFile("invalid COPY file header (missing length)")
-		}
-		if len(data) < n+8+more {
-			return 0, nil
-		}
-		in.begun = true
-		return n + 8 + more, nil
+		return in.binaryHeader(data, eof)
 	}
 	if len(data) < 2 {
 		return 0, nil

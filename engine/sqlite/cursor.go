@@ -46,37 +46,40 @@ func (c *transaction) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, 
 	if s.Options&cursorScroll != 0 && s.Options&cursorNoScroll != 0 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot specify both SCROLL and NO SCROLL")
 	}
-	return &plan{Statement: translate.Statement{Tag: "DECLARE CURSOR"}, text: text, kind: utilityPlan, generation: c.names.Catalog.Generation, settings: c.settings.version, util: func(c *Conn, p *portal) (err error) {
-		defer fault.Catch(&err)
-		hold := s.Options&cursorHold != 0
-		if c.tx.block == txNone && !hold && (c.script == nil || !c.script.multi) {
-			return sqlstate.New(sqlstate.NoActiveTransaction, "DECLARE CURSOR can only be used in transaction blocks")
-		}
-		if s.Query.GetSelectStmt() == nil {
-			return sqlstate.New("42P11", "DECLARE CURSOR must specify a SELECT statement")
-		}
-		inner, err := c.translateStatement(&pg.RawStmt{Stmt: s.Query}, text, nil, true)
-		if err != nil {
-			return err
-		}
-		inner.evicted = true
-		if inner.Write || inner.Locks && hold {
-			return value.Unsupported("this query of a cursor")
-		}
-		if err := c.portals.Free([]byte(s.Portalname)); err != nil {
-			return err
-		}
-		k := &portal{name: s.Portalname, plan: inner, cursor: &cursorState{
-			scroll: s.Options&cursorScroll != 0, noScroll: s.Options&cursorNoScroll != 0, hold: hold, fresh: true}}
-		if err := c.run(k); err != nil {
-			return err
-		}
-		c.portals.Put(k.name, k, c.tx.saves.Len())
-		if hold || k.cursor.scroll {
-			return c.holdPortal(k)
-		}
-		return nil
-	}}, nil
+	return c.utility("DECLARE CURSOR", false, text, func(c *Conn, p *portal) error { return c.declare(s, text) }), nil
+}
+
+// declare opens a cursor.
+func (c *Conn) declare(s *pg.DeclareCursorStmt, text string) (err error) {
+	defer fault.Catch(&err)
+	hold := s.Options&cursorHold != 0
+	if c.tx.block == txNone && !hold && (c.script == nil || !c.script.multi) {
+		return sqlstate.New(sqlstate.NoActiveTransaction, "DECLARE CURSOR can only be used in transaction blocks")
+	}
+	if s.Query.GetSelectStmt() == nil {
+		return sqlstate.New("42P11", "DECLARE CURSOR must specify a SELECT statement")
+	}
+	inner, err := c.translateStatement(&pg.RawStmt{Stmt: s.Query}, text, nil, true)
+	if err != nil {
+		return err
+	}
+	inner.evicted = true
+	if inner.Write || inner.Locks && hold {
+		return value.Unsupported("this query of a cursor")
+	}
+	if err := c.portals.Free([]byte(s.Portalname)); err != nil {
+		return err
+	}
+	k := &portal{name: s.Portalname, plan: inner, cursor: &cursorState{
+		scroll: s.Options&cursorScroll != 0, noScroll: s.Options&cursorNoScroll != 0, hold: hold, fresh: true}}
+	if err := c.run(k); err != nil {
+		return err
+	}
+	c.portals.Put(k.name, k, c.tx.saves.Len())
+	if hold || k.cursor.scroll {
+		return c.holdPortal(k)
+	}
+	return nil
 }
 
 // planFetch plans FETCH and MOVE. The columns are those of the cursor, which is
@@ -123,43 +126,27 @@ func (c *session) fetch(k *portal, s *pg.FetchStmt, p *portal, tag string) error
 	if !cur.scroll {
 		return c.fetchForward(k, s, p, tag)
 	}
-	// Rows are numbered from 1; 0 is before the first, count+1 after the last.
-	count := int64(len(k.rows))
-	from, to := int64(0), int64(0) // the rows given, in their order; from > to is backward
+	from, to, backward := cur.move(s.Direction, n, int64(len(k.rows)))
+	switch {
+	case backward:
+		for i := from; i >= to; i-- {
+			p.rows = append(p.rows, k.rows[i-1])
+		}
+	default:
+		for i := from; i <= to; i++ {
+			p.rows = append(p.rows, k.rows[i-1])
+		}
+	}
+	return fetched(p, s, tag, int64(len(p.rows)))
+}
+
+// move moves a scrollable cursor over count rows, and returns the rows it passes, in their order: from > to is none, or backward.
+// Rows are numbered from 1; 0 is before the first, count+1 after the last.
+func (cur *cursorState) move(direction pg.FetchDirection, n, count int64) (from, to int64, backward bool) {
 	none := func(pos int64) { cur.pos, from, to = min(max(pos, 0), count+1), 1, 0 }
-	backward := false
-	switch s.Direction {
-	case pg.FetchDirection_FETCH_FORWARD, pg.FetchDirection_FETCH_BACKWARD:
-		backward = s.Direction == pg.FetchDirection_FETCH_BACKWARD
-		if n < 0 {
-			backward, n = !backward, -n
-		}
-		switch {
-		case n == 0:
-			from, to = cur.pos, cur.pos
-			if cur.pos < 1 || cur.pos > count {
-				none(cur.pos)
-			}
-		case backward:
-			from, to = cur.pos-1, 1
-			if n < cur.pos {
-				to = cur.pos - n
-				cur.pos = to
-			} else {
-				cur.pos = 0
-			}
-		default:
-			from, to = cur.pos+1, count
-			if n <= count-cur.pos {
-				to = cur.pos + n
-				cur.pos = to
-			} else {
-				cur.pos = count + 1
-			}
-		}
-	default: // ABSOLUTE and RELATIVE: one row
+	if direction == pg.FetchDirection_FETCH_ABSOLUTE || direction == pg.FetchDirection_FETCH_RELATIVE { // one row
 		at := n
-		if s.Direction == pg.FetchDirection_FETCH_RELATIVE {
+		if direction == pg.FetchDirection_FETCH_RELATIVE {
 			at = cur.pos + n
 		} else if n < 0 {
 			at = count + 1 + n
@@ -167,21 +154,31 @@ func (c *session) fetch(k *portal, s *pg.FetchStmt, p *portal, tag string) error
 		if none(at); at >= 1 && at <= count {
 			from, to = at, at
 		}
+		return from, to, false
 	}
-	if backward && from >= to || !backward && from <= to {
-		for i := from; ; {
-			p.rows = append(p.rows, k.rows[i-1])
-			if i == to {
-				break
-			}
-			if backward {
-				i--
-			} else {
-				i++
-			}
+	backward = direction == pg.FetchDirection_FETCH_BACKWARD
+	if n < 0 {
+		backward, n = !backward, -n
+	}
+	switch {
+	case n == 0: // the row it is on
+		from, to, backward = cur.pos, cur.pos, false
+		if cur.pos < 1 || cur.pos > count {
+			none(cur.pos)
+		}
+	case backward:
+		from, to = cur.pos-1, max(cur.pos-n, 1)
+		cur.pos = max(cur.pos-n, 0)
+	default:
+		from, to = cur.pos+1, count
+		if n <= count-cur.pos {
+			to = cur.pos + n
+			cur.pos = to
+		} else {
+			cur.pos = count + 1
 		}
 	}
-	return fetched(p, s, tag, int64(len(p.rows)))
+	return from, to, backward
 }
 
 // fetched sets the tag; MOVE gives no rows.
@@ -197,32 +194,43 @@ func (c *session) fetchForward(k *portal, s *pg.FetchStmt, p *portal, tag string
 	cur, n := k.cursor, s.HowMany
 	skip := int64(0)
 	switch s.Direction {
-	case pg.FetchDirection_FETCH_FORWARD:
 	case pg.FetchDirection_FETCH_BACKWARD:
 		n = -n
 	case pg.FetchDirection_FETCH_ABSOLUTE:
 		skip, n = n-cur.pos-1, 1
-		if skip < 0 {
-			return onlyForward(k)
-		}
 	case pg.FetchDirection_FETCH_RELATIVE:
 		skip, n = n-1, 1
-		if skip < 0 {
-			return onlyForward(k)
-		}
 	}
-	if n < 0 || n == 0 && cur.pos > 0 && !cur.ended {
+	if skip < 0 || n < 0 || n == 0 && cur.pos > 0 && !cur.ended {
 		return onlyForward(k)
 	}
-	left := n
 	if n >= math.MaxInt32 { // ALL
-		left = math.MaxInt64
+		n = math.MaxInt64
 	}
-	p.pull = func() ([]value.Datum, bool, error) {
-		for {
-			if left <= 0 {
-				return nil, false, nil
-			}
+	p.pull = c.pullForward(k, skip, n)
+	if !s.Ismove {
+		p.tag = ""
+		return nil
+	}
+	moved := int64(0)
+	for {
+		_, ok, err := p.pull()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			p.pull = nil
+			return fetched(p, s, tag, moved)
+		}
+		moved++
+	}
+}
+
+// pullForward returns the cursor's next rows, one a call: it skips some, and gives at most so many.
+func (c *session) pullForward(k *portal, skip, left int64) func() ([]value.Datum, bool, error) {
+	cur := k.cursor
+	return func() ([]value.Datum, bool, error) {
+		for left > 0 {
 			row, ok, err := c.nextRow(k)
 			if err != nil || !ok {
 				cur.ended = true
@@ -236,24 +244,8 @@ func (c *session) fetchForward(k *portal, s *pg.FetchStmt, p *portal, tag string
 			left--
 			return row, true, nil
 		}
+		return nil, false, nil
 	}
-	if !s.Ismove {
-		p.tag = ""
-		return nil
-	}
-	moved := int64(0)
-	for {
-		_, ok, err := p.pull()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			break
-		}
-		moved++
-	}
-	p.pull = nil
-	return fetched(p, s, tag, moved)
 }
 
 // nextRow is the next row of a portal that is read forward.

@@ -1,8 +1,9 @@
 package sqlite
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,16 +40,13 @@ func (c *Conn) runUtility(p *portal) error {
 // planUtility recognises DDL and its like; nil means that it is a query.
 func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	defer fault.Catch(&err)
-	util := func(tag string, write bool, fn func(c *Conn, p *portal) error) (*plan, error) {
-		return &plan{Statement: translate.Statement{Tag: tag, Write: write}, text: text, kind: utilityPlan, util: fn, generation: c.names.Catalog.Generation, settings: c.settings.version}, nil
-	}
 	// A statement is translated when it runs, since the tables may have changed.
 	ddl := func(tag string, fn func(c *schemaChange, p *portal)) (*plan, error) {
-		return util(tag, true, func(c *Conn, p *portal) (err error) {
+		return c.utility(tag, true, text, func(c *Conn, p *portal) (err error) {
 			defer fault.Catch(&err)
 			fn(&schemaChange{&c.transaction, c.translator(text)}, p)
 			return nil
-		})
+		}), nil
 	}
 	switch s := raw.Stmt.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt:
@@ -66,14 +64,7 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	case *pg.Node_AlterTableStmt:
 		return ddl("ALTER TABLE", func(c *schemaChange, p *portal) { c.alterTable(s.AlterTableStmt) })
 	case *pg.Node_RenameStmt:
-		tag := "ALTER TABLE"
-		switch s.RenameStmt.RenameType {
-		case pg.ObjectType_OBJECT_INDEX:
-			tag = "ALTER INDEX"
-		case pg.ObjectType_OBJECT_SCHEMA:
-			return nil, value.Unsupported("ALTER SCHEMA ... RENAME")
-		}
-		return ddl(tag, func(c *schemaChange, p *portal) { c.rename(s.RenameStmt) })
+		return planRename(s.RenameStmt, ddl)
 	case *pg.Node_IndexStmt:
 		return ddl("CREATE INDEX", func(c *schemaChange, p *portal) { c.createIndex(s.IndexStmt) })
 	case *pg.Node_TruncateStmt:
@@ -83,25 +74,53 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	case *pg.Node_CommentStmt:
 		return ddl("COMMENT", func(c *schemaChange, p *portal) { c.comment(s.CommentStmt) })
 	case *pg.Node_VacuumStmt:
-		tag := "VACUUM"
-		if !s.VacuumStmt.IsVacuumcmd {
-			tag = "ANALYZE"
-		}
-		return util(tag, true, func(c *Conn, p *portal) error {
-			if tag == "VACUUM" && c.tx.block != txNone {
-				return sqlstate.New(sqlstate.ActiveTransaction, "VACUUM cannot run inside a transaction block")
-			}
-			return c.exec("ANALYZE")
-		})
+		return c.planVacuum(s.VacuumStmt, text), nil
+	}
+	return nil, refusedStatement(raw.Stmt)
+}
+
+// refusedStatement is the error of a statement that a file has nothing for.
+func refusedStatement(stmt *pg.Node) error {
+	switch stmt.GetNode().(type) {
 	case *pg.Node_CreateEnumStmt, *pg.Node_CompositeTypeStmt, *pg.Node_CreateDomainStmt, *pg.Node_DefineStmt:
-		return nil, sqlstate.Refusal("CLV-2020", "a SQLite shard has no user-defined types").
+		return sqlstate.Refusal("CLV-2020", "a SQLite shard has no user-defined types").
 			WithHint("Use text with a CHECK constraint, or a PostgreSQL shard.")
 	case *pg.Node_CreateSeqStmt, *pg.Node_AlterSeqStmt:
-		return nil, sqlstate.Refusal("CLV-2021", "a SQLite shard has no sequences: a rolled back transaction would give a number out twice").
+		return sqlstate.Refusal("CLV-2021", "a SQLite shard has no sequences: a rolled back transaction would give a number out twice").
 			WithHint("Use uuid with gen_random_uuid(), or a PostgreSQL shard.")
 	}
-	name := strings.TrimPrefix(fmt.Sprintf("%T", raw.Stmt.GetNode()), "*pg_query.Node_")
-	return nil, value.Unsupported("the statement " + strings.TrimSuffix(name, "Stmt"))
+	name := strings.TrimPrefix(fmt.Sprintf("%T", stmt.GetNode()), "*pg_query.Node_")
+	return value.Unsupported("the statement " + strings.TrimSuffix(name, "Stmt"))
+}
+
+// utility is the plan of a statement that fn runs.
+func (c *transaction) utility(tag string, write bool, text string, fn func(c *Conn, p *portal) error) *plan {
+	return &plan{Statement: translate.Statement{Tag: tag, Write: write}, text: text, kind: utilityPlan, util: fn, generation: c.names.Catalog.Generation, settings: c.settings.version}
+}
+
+func planRename(s *pg.RenameStmt, ddl func(string, func(c *schemaChange, p *portal)) (*plan, error)) (*plan, error) {
+	tag := "ALTER TABLE"
+	switch s.RenameType {
+	case pg.ObjectType_OBJECT_INDEX:
+		tag = "ALTER INDEX"
+	case pg.ObjectType_OBJECT_SCHEMA:
+		return nil, value.Unsupported("ALTER SCHEMA ... RENAME")
+	}
+	return ddl(tag, func(c *schemaChange, p *portal) { c.rename(s) })
+}
+
+// planVacuum plans VACUUM and ANALYZE: both collect statistics.
+func (c *transaction) planVacuum(s *pg.VacuumStmt, text string) *plan {
+	tag := "VACUUM"
+	if !s.IsVacuumcmd {
+		tag = "ANALYZE"
+	}
+	return c.utility(tag, true, text, func(c *Conn, p *portal) error {
+		if tag == "VACUUM" && c.tx.block != txNone {
+			return sqlstate.New(sqlstate.ActiveTransaction, "VACUUM cannot run inside a transaction block")
+		}
+		return c.exec("ANALYZE")
+	})
 }
 
 // creationSchema finds the schema of a new object.
@@ -176,16 +195,7 @@ func (c *schemaChange) chooseName(schema, name1, name2, label string, taken func
 }
 
 func (c *schemaChange) createTable(s *pg.CreateStmt) {
-	switch {
-	case s.Relation.Relpersistence == "t":
-		fault.Refuse("CLV-2025", "a temporary table")
-	case len(s.InhRelations) > 0 || s.Partspec != nil || s.Partbound != nil:
-		fault.Refuse("CLV-2026", "inheritance and partitioning")
-	case s.OfTypename != nil:
-		fault.Refuse("CLV-2027", "CREATE TABLE OF")
-	case s.Tablespacename != "" || s.AccessMethod != "" && s.AccessMethod != "heap":
-		fault.Refuse("CLV-2028", "a tablespace or access method")
-	}
+	refuseTableForms(s)
 	schema := c.creationSchema(s.Relation)
 	name := s.Relation.Relname
 	if exact, _ := c.names.Catalog.RelationNameTaken(schema, name); exact && s.IfNotExists {
@@ -217,6 +227,20 @@ func (c *schemaChange) createTable(s *pg.CreateStmt) {
 	c.tx.made(d)
 	for i := range d.Indexes {
 		c.makeIndex(d, &d.Indexes[i])
+	}
+}
+
+// refuseTableForms refuses the forms of CREATE TABLE that a file has nothing for.
+func refuseTableForms(s *pg.CreateStmt) {
+	switch {
+	case s.Relation.Relpersistence == "t":
+		fault.Refuse("CLV-2025", "a temporary table")
+	case len(s.InhRelations) > 0 || s.Partspec != nil || s.Partbound != nil:
+		fault.Refuse("CLV-2026", "inheritance and partitioning")
+	case s.OfTypename != nil:
+		fault.Refuse("CLV-2027", "CREATE TABLE OF")
+	case s.Tablespacename != "" || s.AccessMethod != "" && s.AccessMethod != "heap":
+		fault.Refuse("CLV-2028", "a tablespace or access method")
 	}
 }
 
@@ -265,21 +289,26 @@ func tableOptions(list []*pg.Node) []string {
 	return out
 }
 
-// addColumn appends a column and returns its constraints.
-func (c *schemaChange) addColumn(d *catalog.Table, n *pg.ColumnDef) []columnConstraint {
-	if d.Column(n.Colname) != nil {
-		fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", n.Colname)
+// checkColumnName refuses names that a new column of d cannot have.
+func checkColumnName(d *catalog.Table, name string) {
+	if d.Column(name) != nil {
+		fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", name)
 	}
 	for _, o := range d.Live() {
-		if strings.EqualFold(o.Name, n.Colname) {
-			fault.Raise(sqlstate.Refusal("CLV-2032", `a SQLite shard cannot have two columns whose names differ in case only ("%s")`, n.Colname).
+		if strings.EqualFold(o.Name, name) {
+			fault.Raise(sqlstate.Refusal("CLV-2032", `a SQLite shard cannot have two columns whose names differ in case only ("%s")`, name).
 				WithHint("Choose another name."))
 		}
 	}
-	switch n.Colname {
+	switch name {
 	case "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid":
-		fault.Raisef(sqlstate.DuplicateColumn, "column name \"%s\" conflicts with a system column name", n.Colname)
+		fault.Raisef(sqlstate.DuplicateColumn, "column name \"%s\" conflicts with a system column name", name)
 	}
+}
+
+// addColumn appends a column and returns its constraints.
+func (c *schemaChange) addColumn(d *catalog.Table, n *pg.ColumnDef) []columnConstraint {
+	checkColumnName(d, n.Colname)
 	if last := n.TypeName.Names[len(n.TypeName.Names)-1].GetString_().GetSval(); strings.HasSuffix(last, "serial") || last == "serial4" || last == "serial8" || last == "serial2" {
 		fault.Raise(sqlstate.Refusal("CLV-2033", "a SQLite shard has no serial columns: a rolled back transaction would give a number out twice").
 			WithHint("Use uuid DEFAULT gen_random_uuid(), or numbers of your own."))
@@ -313,6 +342,15 @@ func (c *schemaChange) addColumn(d *catalog.Table, n *pg.ColumnDef) []columnCons
 	return out
 }
 
+// attributes are the clauses that say when a constraint is checked, and deferrables the constraints that may have them.
+var (
+	attributes = map[pg.ConstrType]string{
+		pg.ConstrType_CONSTR_ATTR_DEFERRABLE: "DEFERRABLE", pg.ConstrType_CONSTR_ATTR_NOT_DEFERRABLE: "NOT DEFERRABLE",
+		pg.ConstrType_CONSTR_ATTR_DEFERRED: "INITIALLY DEFERRED", pg.ConstrType_CONSTR_ATTR_IMMEDIATE: "INITIALLY IMMEDIATE",
+	}
+	deferrables = []pg.ConstrType{pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE, pg.ConstrType_CONSTR_EXCLUSION, pg.ConstrType_CONSTR_FOREIGN}
+)
+
 // constraintAttributes gives [NOT] DEFERRABLE and INITIALLY to the constraint before them, as PostgreSQL's
 // transformConstraintAttrs does with its errors.
 func constraintAttributes(list []*pg.Node) []*pg.Constraint {
@@ -322,25 +360,15 @@ func constraintAttributes(list []*pg.Node) []*pg.Constraint {
 	misuse := func(text string) { fault.Raisef(sqlstate.SyntaxError, "%s", text) }
 	for _, n := range list {
 		k := n.GetConstraint()
-		what, timing := "", false
-		switch k.Contype {
-		case pg.ConstrType_CONSTR_ATTR_DEFERRABLE:
-			what = "DEFERRABLE"
-		case pg.ConstrType_CONSTR_ATTR_NOT_DEFERRABLE:
-			what = "NOT DEFERRABLE"
-		case pg.ConstrType_CONSTR_ATTR_DEFERRED:
-			what, timing = "INITIALLY DEFERRED", true
-		case pg.ConstrType_CONSTR_ATTR_IMMEDIATE:
-			what, timing = "INITIALLY IMMEDIATE", true
-		default:
+		what, ok := attributes[k.Contype]
+		if !ok {
 			out, last, deferrable, initially = append(out, k), k, false, false
 			continue
 		}
-		if last == nil || last.Contype != pg.ConstrType_CONSTR_PRIMARY && last.Contype != pg.ConstrType_CONSTR_UNIQUE && last.Contype != pg.ConstrType_CONSTR_EXCLUSION &&
-			last.Contype != pg.ConstrType_CONSTR_FOREIGN {
+		if last == nil || !slices.Contains(deferrables, last.Contype) {
 			misuse("misplaced " + what + " clause")
 		}
-		if timing {
+		if strings.HasPrefix(what, "INITIALLY") {
 			if initially {
 				misuse("multiple INITIALLY IMMEDIATE/DEFERRED clauses not allowed")
 			}
@@ -361,6 +389,54 @@ func constraintAttributes(list []*pg.Node) []*pg.Constraint {
 
 // addConstraints works the constraints of CREATE TABLE or ADD COLUMN into d.
 func (c *schemaChange) addConstraints(d *catalog.Table, list []columnConstraint) {
+	named := constraintNames(d, list)
+	// PostgreSQL names checks first, then indexes, then foreign keys.
+	order := []pg.ConstrType{pg.ConstrType_CONSTR_CHECK, pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE}
+	place := func(k columnConstraint) uint { return uint(slices.Index(order, k.con.Contype)) } // the others come last
+	slices.SortStableFunc(list, func(a, b columnConstraint) int { return cmp.Compare(place(a), place(b)) })
+	taken := func(n string) bool { return named[n] || n == d.Name }
+	for _, ck := range list {
+		k := ck.con
+		var col *catalog.Column
+		if ck.column != nil {
+			col = d.ByNum(ck.column.Num)
+		}
+		if (k.Deferrable || k.Initdeferred) && k.Contype != pg.ConstrType_CONSTR_FOREIGN {
+			fault.Raise(sqlstate.Refusal("CLV-2037", "a deferrable UNIQUE or PRIMARY KEY constraint is not supported on a SQLite shard").
+				WithHint("Foreign keys can be DEFERRABLE; leave it out here."))
+		}
+		c.addConstraint(d, k, col, named, taken)
+	}
+}
+
+// addConstraint works a constraint into d. col is the column that it stands behind, if it stands behind one.
+func (c *schemaChange) addConstraint(d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
+	switch k.Contype {
+	case pg.ConstrType_CONSTR_NULL:
+	case pg.ConstrType_CONSTR_NOTNULL:
+		col.NotNull = true
+	case pg.ConstrType_CONSTR_DEFAULT:
+		c.setDefault(d, col, k.RawExpr)
+	case pg.ConstrType_CONSTR_CHECK:
+		c.addCheck(d, k, named, taken)
+	case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
+		c.addUnique(d, k, col, named, taken)
+	case pg.ConstrType_CONSTR_FOREIGN:
+		c.addForeignKey(d, k, col, named, taken)
+	case pg.ConstrType_CONSTR_IDENTITY:
+		fault.Raise(sqlstate.Refusal("CLV-2038", "a SQLite shard has no identity columns: a rolled back transaction would give a number out twice").
+			WithHint("Use uuid DEFAULT gen_random_uuid(), or numbers of your own."))
+	case pg.ConstrType_CONSTR_GENERATED:
+		fault.Refuse("CLV-2039", "a generated column")
+	case pg.ConstrType_CONSTR_EXCLUSION:
+		fault.Refuse("CLV-2040", "an exclusion constraint")
+	default:
+		fault.Refuse("CLV-2041", "this constraint")
+	}
+}
+
+// constraintNames are the names of a table's constraints, with the ones that the new ones give.
+func constraintNames(d *catalog.Table, list []columnConstraint) map[string]bool {
 	named := map[string]bool{}
 	for _, k := range d.Constraints {
 		named[k.Name] = true
@@ -373,53 +449,7 @@ func (c *schemaChange) addConstraints(d *catalog.Table, list []columnConstraint)
 			named[n] = true
 		}
 	}
-	// PostgreSQL names checks first, then indexes, then foreign keys.
-	order := func(k *pg.Constraint) int {
-		switch k.Contype {
-		case pg.ConstrType_CONSTR_CHECK:
-			return 0
-		case pg.ConstrType_CONSTR_PRIMARY:
-			return 1
-		case pg.ConstrType_CONSTR_UNIQUE:
-			return 2
-		}
-		return 3
-	}
-	sort.SliceStable(list, func(i, j int) bool { return order(list[i].con) < order(list[j].con) })
-	taken := func(n string) bool { return named[n] || n == d.Name }
-	for _, ck := range list {
-		k := ck.con
-		var col *catalog.Column
-		if ck.column != nil {
-			col = d.ByNum(ck.column.Num)
-		}
-		if (k.Deferrable || k.Initdeferred) && k.Contype != pg.ConstrType_CONSTR_FOREIGN {
-			fault.Raise(sqlstate.Refusal("CLV-2037", "a deferrable UNIQUE or PRIMARY KEY constraint is not supported on a SQLite shard").
-				WithHint("Foreign keys can be DEFERRABLE; leave it out here."))
-		}
-		switch k.Contype {
-		case pg.ConstrType_CONSTR_NULL:
-		case pg.ConstrType_CONSTR_NOTNULL:
-			col.NotNull = true
-		case pg.ConstrType_CONSTR_DEFAULT:
-			c.setDefault(d, col, k.RawExpr)
-		case pg.ConstrType_CONSTR_CHECK:
-			c.addCheck(d, k, named, taken)
-		case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
-			c.addUnique(d, k, col, named, taken)
-		case pg.ConstrType_CONSTR_FOREIGN:
-			c.addForeignKey(d, k, col, named, taken)
-		case pg.ConstrType_CONSTR_IDENTITY:
-			fault.Raise(sqlstate.Refusal("CLV-2038", "a SQLite shard has no identity columns: a rolled back transaction would give a number out twice").
-				WithHint("Use uuid DEFAULT gen_random_uuid(), or numbers of your own."))
-		case pg.ConstrType_CONSTR_GENERATED:
-			fault.Refuse("CLV-2039", "a generated column")
-		case pg.ConstrType_CONSTR_EXCLUSION:
-			fault.Refuse("CLV-2040", "an exclusion constraint")
-		default:
-			fault.Refuse("CLV-2041", "this constraint")
-		}
-	}
+	return named
 }
 
 // addCheck adds a CHECK, whose name has that of its column if it has one only.
@@ -470,6 +500,29 @@ func (c *schemaChange) setDefault(d *catalog.Table, col *catalog.Column, n *pg.N
 	c.t.CheckDefault(d, col)
 }
 
+// uniqueColumns are the columns of UNIQUE or PRIMARY KEY: col where it stands behind a column.
+func uniqueColumns(d *catalog.Table, k *pg.Constraint, col *catalog.Column) (nums []int16, names []string) {
+	if col != nil {
+		return []int16{col.Num}, []string{col.Name}
+	}
+	for _, n := range k.Keys {
+		name := n.GetString_().GetSval()
+		kc := d.Column(name)
+		if kc == nil {
+			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" named in key does not exist", name)
+		}
+		if slices.Contains(nums, kc.Num) {
+			what := "unique"
+			if k.Contype == pg.ConstrType_CONSTR_PRIMARY {
+				what = "primary key"
+			}
+			fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" appears twice in %s constraint", name, what)
+		}
+		nums, names = append(nums, kc.Num), append(names, name)
+	}
+	return nums, names
+}
+
 func (c *schemaChange) addUnique(d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
 	if k.NullsNotDistinct || len(k.Including) > 0 || k.Indexname != "" {
 		fault.Refuse("CLV-2043", "this form of UNIQUE or PRIMARY KEY")
@@ -478,24 +531,7 @@ func (c *schemaChange) addUnique(d *catalog.Table, k *pg.Constraint, col *catalo
 	if primary && d.PrimaryKey() != nil {
 		fault.Raisef(sqlstate.InvalidTableDefinition, "multiple primary keys for table \"%s\" are not allowed", d.Name)
 	}
-	var nums []int16
-	var names []string
-	if col != nil {
-		nums, names = []int16{col.Num}, []string{col.Name}
-	}
-	for _, n := range k.Keys {
-		name := n.GetString_().GetSval()
-		kc := d.Column(name)
-		if kc == nil {
-			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" named in key does not exist", name)
-		}
-		for _, o := range nums {
-			if o == kc.Num {
-				fault.Raisef(sqlstate.DuplicateColumn, "column \"%s\" appears twice in %s constraint", name, map[bool]string{true: "primary key", false: "unique"}[primary])
-			}
-		}
-		nums, names = append(nums, kc.Num), append(names, name)
-	}
+	nums, names := uniqueColumns(d, k, col)
 	ix := catalog.Index{OID: c.mustOID(), Unique: true, Primary: primary}
 	for _, n := range nums {
 		kc := d.ByNum(n)
@@ -531,7 +567,8 @@ func indexable(col *catalog.Column) {
 	}
 }
 
-func (c *schemaChange) addForeignKey(d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
+// refuseForeignKeyForms refuses the forms of a foreign key that SQLite does not enforce as PostgreSQL does.
+func refuseForeignKeyForms(k *pg.Constraint) {
 	if k.FkMatchtype == "f" || k.FkMatchtype == "p" {
 		fault.Refuse("CLV-2045", "MATCH FULL and MATCH PARTIAL")
 	}
@@ -541,12 +578,16 @@ func (c *schemaChange) addForeignKey(d *catalog.Table, k *pg.Constraint, col *ca
 	if k.SkipValidation && !k.InitiallyValid {
 		fault.Refuse("CLV-2009", "NOT VALID")
 	}
-	x := catalog.Constraint{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction, Deferrable: k.Deferrable || k.Initdeferred, Deferred: k.Initdeferred}
-	for _, a := range []string{x.OnDelete, x.OnUpdate} {
+	for _, a := range []string{k.FkDelAction, k.FkUpdAction} {
 		if catalog.Actions[a] == "" || a == "d" {
 			fault.Refuse("CLV-2047", "the action SET DEFAULT of a foreign key")
 		}
 	}
+}
+
+func (c *schemaChange) addForeignKey(d *catalog.Table, k *pg.Constraint, col *catalog.Column, named map[string]bool, taken func(string) bool) {
+	refuseForeignKeyForms(k)
+	x := catalog.Constraint{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction, Deferrable: k.Deferrable || k.Initdeferred, Deferred: k.Initdeferred}
 	if col != nil {
 		x.Columns = []int16{col.Num}
 	}

@@ -621,47 +621,63 @@ func (c *definitions) loadCatalog(gen int64) error {
 		if !row {
 			break
 		}
-		def := []byte(stmt.ColumnText(1))
-		switch stmt.ColumnText(0) {
-		case "table":
-			d := &catalog.Table{}
-			if err := json.Unmarshal(def, d); err != nil {
-				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "a table definition in the file cannot be read")
-			}
-			cat.Add(d)
-		case "view":
-			d := &catalog.Table{}
-			if err := json.Unmarshal(def, d); err != nil || d.View == nil {
-				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the definition of a view in the file cannot be read")
-			}
-			d.Viewed = d.View
-			cat.Views[catalog.Key(d.Schema, d.Name)] = d
-		case "schema":
-			d := &catalog.Schema{}
-			if err := json.Unmarshal(def, d); err != nil {
-				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "a schema definition in the file cannot be read")
-			}
-			cat.Schemas[d.Name] = d
-		case "sequence":
-			d := &catalog.Sequence{}
-			if err := json.Unmarshal(def, d); err != nil {
-				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "a sequence definition in the file cannot be read")
-			}
-			cat.Sequences[catalog.Key(d.Schema, d.Name)] = d
-			cat.SeqByOID[d.OID] = d
-		case "capture":
-			d := &catalog.Capture{}
-			if err := json.Unmarshal(def, d); err != nil {
-				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the definition of a capture in the file cannot be read")
-			}
-			d.Rows = catalog.NewRowSet(&d.Set)
-			if cat.Captures == nil {
-				cat.Captures = map[uint32]*catalog.Capture{}
-			}
-			cat.Captures[d.OID] = d
+		if err := addDefinition(cat, stmt.ColumnText(0), []byte(stmt.ColumnText(1))); err != nil {
+			return err
 		}
 	}
 	c.names.Catalog = cat
+	return nil
+}
+
+// addDefinition adds an object of the file to a catalogue.
+func addDefinition(cat *catalog.Catalog, kind string, def []byte) error {
+	read := func(into any, what string) error {
+		if err := json.Unmarshal(def, into); err != nil {
+			return sqlstate.Wrap(err, sqlstate.DataCorrupted, "%s in the file cannot be read", what)
+		}
+		return nil
+	}
+	switch kind {
+	case "table":
+		d := &catalog.Table{}
+		if err := read(d, "a table definition"); err != nil {
+			return err
+		}
+		cat.Add(d)
+	case "view":
+		d := &catalog.Table{}
+		if err := read(d, "the definition of a view"); err != nil {
+			return err
+		}
+		if d.View == nil {
+			return sqlstate.New(sqlstate.DataCorrupted, "the definition of a view in the file cannot be read")
+		}
+		d.Viewed = d.View
+		cat.Views[catalog.Key(d.Schema, d.Name)] = d
+	case "schema":
+		d := &catalog.Schema{}
+		if err := read(d, "a schema definition"); err != nil {
+			return err
+		}
+		cat.Schemas[d.Name] = d
+	case "sequence":
+		d := &catalog.Sequence{}
+		if err := read(d, "a sequence definition"); err != nil {
+			return err
+		}
+		cat.Sequences[catalog.Key(d.Schema, d.Name)] = d
+		cat.SeqByOID[d.OID] = d
+	case "capture":
+		d := &catalog.Capture{}
+		if err := read(d, "the definition of a capture"); err != nil {
+			return err
+		}
+		d.Rows = catalog.NewRowSet(&d.Set)
+		if cat.Captures == nil {
+			cat.Captures = map[uint32]*catalog.Capture{}
+		}
+		cat.Captures[d.OID] = d
+	}
 	return nil
 }
 

@@ -18,19 +18,7 @@ func planDrop(s *pg.DropStmt, ddl func(string, func(c *schemaChange, p *portal))
 	switch s.RemoveType {
 	case pg.ObjectType_OBJECT_TABLE:
 		return ddl("DROP TABLE", func(c *schemaChange, p *portal) {
-			var list []*catalog.Table
-			for _, o := range s.Objects {
-				r := rangeVarOf(o)
-				d := c.findForDrop(r, s.MissingOk, "table")
-				if d == nil {
-					continue
-				}
-				if d.Viewed != nil {
-					fault.Raise(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a table", d.Name).WithHint("Use DROP VIEW to remove a view."))
-				}
-				list = append(list, d)
-			}
-			c.dropTables(list, cascade)
+			c.dropTables(c.tablesToDrop(s), cascade)
 		})
 	case pg.ObjectType_OBJECT_INDEX:
 		return ddl("DROP INDEX", func(c *schemaChange, p *portal) {
@@ -46,31 +34,47 @@ func planDrop(s *pg.DropStmt, ddl func(string, func(c *schemaChange, p *portal))
 		})
 	case pg.ObjectType_OBJECT_VIEW:
 		return ddl("DROP VIEW", func(c *schemaChange, p *portal) { c.dropView(s) })
-	case pg.ObjectType_OBJECT_SEQUENCE, pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_FUNCTION:
-		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_SEQUENCE: "sequence", pg.ObjectType_OBJECT_TYPE: "type", pg.ObjectType_OBJECT_FUNCTION: "function"}[s.RemoveType]
-		code := sqlstate.UndefinedTable
-		if what == "type" {
-			code = sqlstate.UndefinedObject
-		}
-		if what == "function" {
-			return nil, value.Unsupported("DROP FUNCTION")
-		}
-		return ddl("DROP "+strings.ToUpper(what), func(c *schemaChange, p *portal) {
-			for _, o := range s.Objects {
-				name := ""
-				if tn := o.GetTypeName(); tn != nil {
-					name = syntax.LastName(tn)
-				} else {
-					name = rangeVarOf(o).Relname
-				}
-				if !s.MissingOk {
-					fault.Raisef(code, "%s \"%s\" does not exist", what, name)
-				}
-				c.notice("00000", "%s \"%s\" does not exist, skipping", what, name)
-			}
-		})
+	case pg.ObjectType_OBJECT_SEQUENCE:
+		return ddl("DROP SEQUENCE", func(c *schemaChange, p *portal) { c.dropAbsent(s, "sequence", sqlstate.UndefinedTable) })
+	case pg.ObjectType_OBJECT_TYPE:
+		return ddl("DROP TYPE", func(c *schemaChange, p *portal) { c.dropAbsent(s, "type", sqlstate.UndefinedObject) })
+	case pg.ObjectType_OBJECT_FUNCTION:
+		return nil, value.Unsupported("DROP FUNCTION")
 	}
 	return nil, value.Unsupported("this DROP")
+}
+
+// tablesToDrop finds the tables of DROP TABLE, without those that IF EXISTS lets be missing.
+func (c *schemaChange) tablesToDrop(s *pg.DropStmt) []*catalog.Table {
+	var list []*catalog.Table
+	for _, o := range s.Objects {
+		r := rangeVarOf(o)
+		d := c.findForDrop(r, s.MissingOk, "table")
+		if d == nil {
+			continue
+		}
+		if d.Viewed != nil {
+			fault.Raise(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a table", d.Name).WithHint("Use DROP VIEW to remove a view."))
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// dropAbsent drops objects of a kind that a file has none of.
+func (c *schemaChange) dropAbsent(s *pg.DropStmt, what string, code sqlstate.Code) {
+	for _, o := range s.Objects {
+		name := ""
+		if tn := o.GetTypeName(); tn != nil {
+			name = syntax.LastName(tn)
+		} else {
+			name = rangeVarOf(o).Relname
+		}
+		if !s.MissingOk {
+			fault.Raisef(code, "%s \"%s\" does not exist", what, name)
+		}
+		c.notice("00000", "%s \"%s\" does not exist, skipping", what, name)
+	}
 }
 
 func rangeVarOf(o *pg.Node) *pg.RangeVar {

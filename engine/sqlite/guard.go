@@ -120,16 +120,7 @@ func (c *definitions) setGuards(guards []engine.Guard) error {
 			return err
 		}
 		for _, op := range guardOps {
-			name, sql := guardTrigger(d, op), guardTriggerSQL(d, n.Guard, g.Owned, op)
-			if is[name] == sql {
-				continue
-			}
-			if is[name] != "" {
-				if err := c.exec("DROP TRIGGER " + quote.Ident(name)); err != nil {
-					return err
-				}
-			}
-			if err := c.exec(sql); err != nil {
+			if err := c.setTrigger(is, guardTrigger(d, op), guardTriggerSQL(d, n.Guard, g.Owned, op)); err != nil {
 				return err
 			}
 		}
@@ -145,6 +136,19 @@ func (c *definitions) setGuards(guards []engine.Guard) error {
 		oids = nil
 	}
 	return c.changed()
+}
+
+// setTrigger makes a trigger with a text, unless it is there with it. is has the texts of the triggers that there are.
+func (c *definitions) setTrigger(is map[string]string, name, sql string) error {
+	if is[name] == sql {
+		return nil
+	}
+	if is[name] != "" {
+		if err := c.exec("DROP TRIGGER " + quote.Ident(name)); err != nil {
+			return err
+		}
+	}
+	return c.exec(sql)
 }
 
 // guardOps are the statements of which a guard is told, each by a trigger of its own.

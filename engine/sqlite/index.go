@@ -89,49 +89,44 @@ func operatorClass(col *catalog.Column, names []*pg.Node) string {
 	return name
 }
 
+// newIndexColumn is the column of d that an element of CREATE INDEX names.
+func newIndexColumn(d *catalog.Table, el *pg.IndexElem) catalog.IndexColumn {
+	if el.Name == "" {
+		fault.Refuse("CLV-2112", "an index of an expression")
+	}
+	if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
+		fault.Refuse("CLV-2113", "an index with a collation other than C")
+	}
+	col := d.Column(el.Name)
+	if col == nil {
+		fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
+	}
+	indexable(col)
+	ic := catalog.IndexColumn{Num: col.Num, Class: operatorClass(col, el.Opclass), Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
+	ic.NullsFirst = ic.Desc
+	switch el.NullsOrdering {
+	case pg.SortByNulls_SORTBY_NULLS_FIRST:
+		ic.NullsFirst = true
+	case pg.SortByNulls_SORTBY_NULLS_LAST:
+		ic.NullsFirst = false
+	}
+	return ic
+}
+
 func (c *schemaChange) createIndex(s *pg.IndexStmt) {
 	d := c.t.FindTable(s.Relation)
 	if d.System != nil || d.Static {
 		fault.Raisef(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
 	}
-	switch {
-	case s.Concurrent:
-		if c.tx.block != txNone {
-			fault.Raisef(sqlstate.ActiveTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block")
-		}
-	case s.NullsNotDistinct || len(s.IndexIncludingParams) > 0 || s.TableSpace != "" || len(s.ExcludeOpNames) > 0:
-		fault.Refuse("CLV-2110", "this form of CREATE INDEX")
+	if s.Concurrent && c.tx.block != txNone {
+		fault.Raisef(sqlstate.ActiveTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block")
 	}
-	if s.AccessMethod != "" && s.AccessMethod != "btree" {
-		fault.Refuse("CLV-2111", "the index method %s", s.AccessMethod)
-	}
-	if len(s.Options) > 0 {
-		tableOptions(s.Options)
-	}
+	refuseIndexForms(s)
 	ix := catalog.Index{Unique: s.Unique}
 	var names []string
 	for _, n := range s.IndexParams {
 		el := n.GetIndexElem()
-		if el.Name == "" {
-			fault.Refuse("CLV-2112", "an index of an expression")
-		}
-		if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
-			fault.Refuse("CLV-2113", "an index with a collation other than C")
-		}
-		col := d.Column(el.Name)
-		if col == nil {
-			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
-		}
-		indexable(col)
-		ic := catalog.IndexColumn{Num: col.Num, Class: operatorClass(col, el.Opclass), Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
-		ic.NullsFirst = ic.Desc
-		switch el.NullsOrdering {
-		case pg.SortByNulls_SORTBY_NULLS_FIRST:
-			ic.NullsFirst = true
-		case pg.SortByNulls_SORTBY_NULLS_LAST:
-			ic.NullsFirst = false
-		}
-		ix.Columns = append(ix.Columns, ic)
+		ix.Columns = append(ix.Columns, newIndexColumn(d, el))
 		names = append(names, el.Name)
 	}
 	if s.WhereClause != nil {
@@ -153,4 +148,17 @@ func (c *schemaChange) createIndex(s *pg.IndexStmt) {
 	n := d.Clone()
 	n.Indexes = append(n.Indexes, ix)
 	must(c.saveTable(n))
+}
+
+// refuseIndexForms refuses the forms of CREATE INDEX that SQLite has nothing for.
+func refuseIndexForms(s *pg.IndexStmt) {
+	if !s.Concurrent && (s.NullsNotDistinct || len(s.IndexIncludingParams) > 0 || s.TableSpace != "" || len(s.ExcludeOpNames) > 0) {
+		fault.Refuse("CLV-2110", "this form of CREATE INDEX")
+	}
+	if s.AccessMethod != "" && s.AccessMethod != "btree" {
+		fault.Refuse("CLV-2111", "the index method %s", s.AccessMethod)
+	}
+	if len(s.Options) > 0 {
+		tableOptions(s.Options)
+	}
 }

@@ -273,19 +273,27 @@ func (c *Conn) bind(body []byte) error {
 	if p.args, err = c.boundArgs(s.plan.Params, &m); err != nil {
 		return err
 	}
-	p.formats = m.ResultFormats()
+	if err := p.setFormats(m.ResultFormats()); err != nil {
+		return err
+	}
+	c.portals.Put(p.name, p, c.tx.saves.Len())
+	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
+	return nil
+}
+
+// setFormats sets the formats of the result's columns.
+func (p *portal) setFormats(formats []int16) error {
+	p.formats = formats
 	if p.plan.Returns {
-		if err := wire.CheckResults(p.formats, len(p.plan.Columns)); err != nil {
+		if err := wire.CheckResults(formats, len(p.plan.Columns)); err != nil {
 			return err
 		}
 	}
-	for _, f := range p.formats {
+	for _, f := range formats {
 		if f != 0 && f != 1 {
 			return sqlstate.New(sqlstate.InvalidParameterValue, "unsupported format code: %d", f)
 		}
 	}
-	c.portals.Put(p.name, p, c.tx.saves.Len())
-	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,26 +41,8 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 		return 0, err
 	}
 	defer m.put(c)
-	var born string
-	var types []uint32
-	var insert string
-	if err := m.change(ctx, c, func() error {
-		if err := c.knowMove(id); err != nil {
-			return err
-		}
-		if born, err = c.born(id); err != nil {
-			return err
-		}
-		t, err := c.moveTable(table, nil)
-		if err != nil {
-			return err
-		}
-		types, insert = nil, insertInto(t)
-		for _, col := range t.columns {
-			types = append(types, col.Type)
-		}
-		return nil
-	}); err != nil {
+	l := &loader{m: m, c: c, id: id, table: table, in: copytext.NewReader(rows)}
+	if err := m.change(ctx, c, l.begin); err != nil {
 		return 0, err
 	}
 	if err := c.exec("PRAGMA synchronous = NORMAL"); err != nil {
@@ -70,84 +53,136 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 			c.exec("PRAGMA synchronous = " + m.s.synchronous)
 		}
 	}()
-	in := copytext.NewReader(rows)
-	var total, line int64
-	var values []value.Datum
-	var fields []copytext.Field
-	for last := false; !last; {
-		values = values[:0]
-		for size := 0; len(values) < loadRows*len(types) && size < loadBytes; {
-			text, err := in.Line()
-			if err == io.EOF {
-				last = true
-				break
-			}
-			if err != nil {
-				return total, err
-			}
-			line++
-			size += len(text)
-			if fields, err = copytext.Split(fields[:0], text); err != nil {
-				return total, err
-			}
-			if len(fields) != len(types) {
-				return total, sqlstate.New(sqlstate.BadFileFormat, "line %d of the rows of table %s has %d columns, not %d", line, table.Name, len(fields), len(types))
-			}
-			for i, f := range fields {
-				var d value.Datum
-				if !f.Null {
-					if d, err = value.In(types[i], f.Text, time.UTC); err != nil {
-						e := *sqlstate.As(err)
-						e.Where = fmt.Sprintf("COPY %s, line %d, column %s", table.Name, line, table.Columns[i])
-						return total, &e
-					}
-				}
-				values = append(values, d)
-			}
+	for !l.last {
+		if err := l.read(); err != nil {
+			return l.total, err
 		}
-		if last {
+		if l.last {
 			if err := c.exec("PRAGMA synchronous = " + m.s.synchronous); err != nil {
-				return total, c.mapError(err)
+				return l.total, c.mapError(err)
 			}
 		}
-		for begun := false; len(values) > 0 || last && !begun; {
+		for begun := false; len(l.values) > 0 || l.last && !begun; begun = true {
 			n := 0
-			err := m.change(ctx, c, func() error {
-				n = 0
-				if err := c.stillBorn(id, born); err != nil {
-					return err
-				}
-				q, err := c.helper(insert)
-				if err != nil {
-					return err
-				}
-				for start := time.Now(); n*len(types) < len(values) && (n%64 != 63 || time.Since(start) < loadHold); n++ {
-					for i := range types {
-						values[n*len(types)+i].Bind(q, i+1)
-					}
-					if _, err := q.Step(); err != nil {
-						q.Reset()
-						return loadError(table, err)
-					}
-					if err := q.Reset(); err != nil {
-						return err
-					}
-				}
-				if last && n == 0 {
-					// A commit that writes, so that what went before is on the disk.
-					return execArgs1(c, "UPDATE cleave_move SET born = born WHERE id = ?", value.Text(id))
-				}
-				return nil
+			err := m.change(ctx, c, func() (err error) {
+				n, err = l.write()
+				return err
 			})
 			if err != nil {
-				return total, err
+				return l.total, err
 			}
-			begun = true
-			total += int64(n)
-			values = values[n*len(types):]
+			l.total += int64(n)
+			l.values = l.values[n*len(l.types):]
 		}
 	}
-	return total, nil
+	return l.total, nil
+}
+
+// loader copies the rows of a table into a file.
+type loader struct {
+	m      *mover
+	c      *Conn
+	id     string
+	table  *engine.MoveTable
+	born   string // the move's birth, which has to stay the same
+	types  []uint32
+	insert string
+
+	in          *copytext.Reader
+	fields      []copytext.Field
+	line, total int64
+	values      []value.Datum // of the rows that are read and not written
+	last        bool          // nothing follows them
+}
+
+// begin looks at the move and the table.
+func (l *loader) begin() (err error) {
+	if err := l.c.knowMove(l.id); err != nil {
+		return err
+	}
+	if l.born, err = l.c.born(l.id); err != nil {
+		return err
+	}
+	t, err := l.c.moveTable(l.table, nil)
+	if err != nil {
+		return err
+	}
+	l.types, l.insert = nil, insertInto(t)
+	for _, col := range t.columns {
+		l.types = append(l.types, col.Type)
+	}
+	return nil
+}
+
+// read reads as many rows as are written at a time.
+func (l *loader) read() error {
+	l.values = l.values[:0]
+	for size := 0; len(l.values) < loadRows*len(l.types) && size < loadBytes; {
+		text, err := l.in.Line()
+		if err == io.EOF {
+			l.last = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.line++
+		size += len(text)
+		if err := l.row(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row reads the values of a row.
+func (l *loader) row(text string) (err error) {
+	if l.fields, err = copytext.Split(l.fields[:0], text); err != nil {
+		return err
+	}
+	if len(l.fields) != len(l.types) {
+		return sqlstate.New(sqlstate.BadFileFormat, "line %d of the rows of table %s has %d columns, not %d", l.line, l.table.Name, len(l.fields), len(l.types))
+	}
+	for i, f := range l.fields {
+		var d value.Datum
+		if !f.Null {
+			if d, err = value.In(l.types[i], f.Text, time.UTC); err != nil {
+				e := *sqlstate.As(err)
+				e.Where = fmt.Sprintf("COPY %s, line %d, column %s", l.table.Name, l.line, l.table.Columns[i])
+				return &e
+			}
+		}
+		l.values = append(l.values, d)
+	}
+	return nil
+}
+
+// write inserts the first rows that are read, for as long as the file may be held, and counts them.
+func (l *loader) write() (n int, err error) {
+	if err := l.c.stillBorn(l.id, l.born); err != nil {
+		return 0, err
+	}
+	q, err := l.c.helper(l.insert)
+	if err != nil {
+		return 0, err
+	}
+	for start := time.Now(); n*len(l.types) < len(l.values) && (n%64 != 63 || time.Since(start) < loadHold); n++ {
+		for i := range l.types {
+			l.values[n*len(l.types)+i].Bind(q, i+1)
+		}
+		if _, err := q.Step(); err != nil {
+			q.Reset()
+			return n, loadError(l.table, err)
+		}
+		if err := q.Reset(); err != nil {
+			return n, err
+		}
+	}
+	if l.last && n == 0 {
+		// A commit that writes, so that what went before is on the disk.
+		return 0, execArgs1(l.c, "UPDATE cleave_move SET born = born WHERE id = ?", value.Text(l.id))
+	}
+	return n, nil
 }
 
 // SetLoaded implements engine.Mover.
@@ -325,48 +360,9 @@ func (a *applier) Change(ctx context.Context, x *engine.Change) error {
 	if x.Table < 0 || x.Table >= len(a.types) {
 		return a.fail(sqlstate.New(sqlstate.InvalidParameterValue, "a change is of table %d, the set has %d", x.Table, len(a.types)))
 	}
-	w := waitingChange{op: x.Op, table: x.Table}
-	types := a.types[x.Table]
-	a.size += 64
-	read := func(oid uint32, v engine.Text) (value.Datum, error) {
-		if v.Null {
-			return value.Datum{}, nil
-		}
-		a.size += len(v.String) + 48
-		return value.In(oid, v.String, time.UTC)
-	}
-	var err error
-	if x.Op == engine.ChangeUpdate || x.Op == engine.ChangeDelete {
-		ident := a.ident[x.Table]
-		if len(x.Old) != len(ident) {
-			return a.fail(sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values of its identity, not %d", a.set.Tables[x.Table].Name, len(x.Old), len(ident)))
-		}
-		w.old = make([]value.Datum, len(x.Old))
-		for i, v := range x.Old {
-			if w.old[i], err = read(types[ident[i]], v); err != nil {
-				return a.fail(err)
-			}
-		}
-	}
-	if x.Op == engine.ChangeInsert || x.Op == engine.ChangeUpdate {
-		if len(x.New) != len(types) {
-			return a.fail(sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values, not %d", a.set.Tables[x.Table].Name, len(x.New), len(types)))
-		}
-		w.row = make([]value.Datum, len(types))
-		for i, v := range x.New {
-			if len(x.Same) > 0 && x.Same[i] {
-				continue
-			}
-			if w.row[i], err = read(types[i], v); err != nil {
-				return a.fail(err)
-			}
-		}
-		for _, same := range x.Same {
-			if same {
-				w.same = append([]bool(nil), x.Same...)
-				break
-			}
-		}
+	w, err := a.read(x)
+	if err != nil {
+		return a.fail(err)
 	}
 	if len(a.waiting) == 0 {
 		a.since = time.Now()
@@ -380,6 +376,50 @@ func (a *applier) Change(ctx context.Context, x *engine.Change) error {
 		return a.write(ctx)
 	}
 	return a.spill(ctx)
+}
+
+// read reads the values of a change, whose size counts.
+func (a *applier) read(x *engine.Change) (w waitingChange, err error) {
+	w = waitingChange{op: x.Op, table: x.Table}
+	types := a.types[x.Table]
+	a.size += 64
+	read := func(oid uint32, v engine.Text) (value.Datum, error) {
+		if v.Null {
+			return value.Datum{}, nil
+		}
+		a.size += len(v.String) + 48
+		return value.In(oid, v.String, time.UTC)
+	}
+	if x.Op == engine.ChangeUpdate || x.Op == engine.ChangeDelete {
+		ident := a.ident[x.Table]
+		if len(x.Old) != len(ident) {
+			return w, sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values of its identity, not %d", a.set.Tables[x.Table].Name, len(x.Old), len(ident))
+		}
+		w.old = make([]value.Datum, len(x.Old))
+		for i, v := range x.Old {
+			if w.old[i], err = read(types[ident[i]], v); err != nil {
+				return w, err
+			}
+		}
+	}
+	if x.Op == engine.ChangeInsert || x.Op == engine.ChangeUpdate {
+		if len(x.New) != len(types) {
+			return w, sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values, not %d", a.set.Tables[x.Table].Name, len(x.New), len(types))
+		}
+		w.row = make([]value.Datum, len(types))
+		for i, v := range x.New {
+			if len(x.Same) > 0 && x.Same[i] {
+				continue
+			}
+			if w.row[i], err = read(types[i], v); err != nil {
+				return w, err
+			}
+		}
+		if slices.Contains(x.Same, true) {
+			w.same = slices.Clone(x.Same)
+		}
+	}
+	return w, nil
 }
 
 // Commit implements engine.ChangeSink. A Commit without a change before it means

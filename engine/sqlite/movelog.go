@@ -86,17 +86,22 @@ func (m *mover) Changes(ctx context.Context, id string, set engine.Set, after, u
 		if r.partial || !r.idle {
 			continue
 		}
-		timer := time.NewTimer(logPoll)
-		select {
-		case <-ctx.Done():
-		case <-more:
-		case <-timer.C:
-		}
-		timer.Stop()
-		if err := ctx.Err(); err != nil {
+		if err := awaitLog(ctx, more); err != nil {
 			return err
 		}
 	}
+}
+
+// awaitLog waits until this process has written more of the log, or until another one may have.
+func awaitLog(ctx context.Context, more <-chan struct{}) error {
+	timer := time.NewTimer(logPoll)
+	select {
+	case <-ctx.Done():
+	case <-more:
+	case <-timer.C:
+	}
+	timer.Stop()
+	return ctx.Err()
 }
 
 // read reads the next rows. What they are changes of is looked at each time: the
@@ -104,23 +109,10 @@ func (m *mover) Changes(ctx context.Context, id string, set engine.Set, after, u
 func (r *logReader) read(ctx context.Context) error {
 	return r.c.moveTx(ctx, false, func() error {
 		r.rows = r.rows[:0]
-		d := r.c.names.Catalog.Capture(r.id)
-		if d == nil {
-			return noCapture(r.id)
+		d, err := r.capture()
+		if err != nil {
+			return err
 		}
-		if r.def == nil || r.def.OID != d.OID {
-			if r.def != nil {
-				return noCapture(r.id)
-			}
-			var ok bool
-			if r.places, ok = d.PlacesOf(r.set); !ok {
-				return otherSet(r.id)
-			}
-			if r.pos < 0 {
-				r.pos = d.Begin
-			}
-		}
-		r.def = d
 		forgotten, err := r.c.queryInt("SELECT coalesce(max(forgotten), 0) FROM cleave_move WHERE id = " + quote.Text(r.id))
 		if err != nil {
 			return err
@@ -161,6 +153,25 @@ func (r *logReader) read(ctx context.Context) error {
 			r.rows = append(r.rows, logRow{q.ColumnInt64(0), body})
 		}
 	})
+}
+
+// capture is the definition of the capture, which is the same at each look.
+func (r *logReader) capture() (*catalog.Capture, error) {
+	d := r.c.names.Catalog.Capture(r.id)
+	switch {
+	case d == nil || r.def != nil && r.def.OID != d.OID:
+		return nil, noCapture(r.id)
+	case r.def == nil:
+		var ok bool
+		if r.places, ok = d.PlacesOf(r.set); !ok {
+			return nil, otherSet(r.id)
+		}
+		if r.pos < 0 {
+			r.pos = d.Begin
+		}
+	}
+	r.def = d
+	return d, nil
 }
 
 // send gives the sink what was read.
@@ -246,16 +257,21 @@ func (r *logReader) decode(body []byte) error {
 			x.New = append(x.New, v)
 		}
 		if x.Op == engine.ChangeUpdate { // all values are known
-			if len(r.known) < len(t.Types) {
-				r.known = make([]bool, len(t.Types))
-			}
-			x.Same = r.known[:len(t.Types)]
+			x.Same = r.allKnown(len(t.Types))
 		}
 	}
 	if len(body) != 0 {
 		return badLog()
 	}
 	return nil
+}
+
+// allKnown says of so many values that none is left out.
+func (r *logReader) allKnown(n int) []bool {
+	if len(r.known) < n {
+		r.known = make([]bool, n)
+	}
+	return r.known[:n]
 }
 
 // helper returns a kept statement. The caller resets it.

@@ -286,38 +286,50 @@ func (v *view) Rows(ctx context.Context, table, part, parts int, pace engine.Pac
 		if err != nil {
 			return err
 		}
+		w := &rowWriter{to: to, out: make([]byte, 0, rowChunk+4096), turn: turn{pace: pace}}
 		var failed error
-		out := make([]byte, 0, rowChunk+4096)
-		turn := turn{pace: pace}
 		err = c.eachRow(t, inSet(-1, &v.set, t), part, parts, func(row *rowReader) bool {
-			for i := range t.columns {
-				if i > 0 {
-					out = append(out, '\t')
-				}
-				if out, failed = row.appendCopy(out, i); failed != nil {
-					return false
-				}
-			}
-			out = append(out, '\n')
-			if len(out) >= rowChunk {
-				if _, failed = to.Write(out); failed != nil {
-					return false
-				}
-				if failed = turn.read(ctx, len(out)); failed != nil {
-					return false
-				}
-				out = out[:0]
-			}
-			return true
+			failed = w.row(ctx, row, len(t.columns))
+			return failed == nil
 		})
-		if err == nil && failed == nil && len(out) > 0 {
-			_, failed = to.Write(out)
+		if err == nil && failed == nil && len(w.out) > 0 {
+			_, failed = to.Write(w.out)
 		}
 		if failed != nil {
 			return failed
 		}
 		return err
 	})
+}
+
+// rowWriter writes rows in COPY's text form, in chunks.
+type rowWriter struct {
+	to   io.Writer
+	out  []byte
+	turn turn
+}
+
+func (w *rowWriter) row(ctx context.Context, row *rowReader, columns int) (err error) {
+	for i := range columns {
+		if i > 0 {
+			w.out = append(w.out, '\t')
+		}
+		if w.out, err = row.appendCopy(w.out, i); err != nil {
+			return err
+		}
+	}
+	w.out = append(w.out, '\n')
+	if len(w.out) < rowChunk {
+		return nil
+	}
+	if _, err := w.to.Write(w.out); err != nil {
+		return err
+	}
+	if err := w.turn.read(ctx, len(w.out)); err != nil {
+		return err
+	}
+	w.out = w.out[:0]
+	return nil
 }
 
 // turn counts what is read of a piece.
@@ -522,23 +534,9 @@ func (m *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 			if err != nil {
 				return err
 			}
-			ids, cond, table = nil, inSet(n, &set, t), "main."+quote.Ident(t.def.SQLName())
-			start := ""
-			if at.rowid != 0 {
-				start = fmt.Sprintf(" AND rowid > (%d)", at.rowid)
-			}
-			q, _, err := c.db.PrepareTransient(fmt.Sprintf("SELECT rowid FROM %s WHERE %s%s ORDER BY rowid LIMIT %d", table, cond, start, limit-total))
-			if err != nil {
-				return err
-			}
-			defer q.Finalize()
-			for {
-				row, err := q.Step()
-				if err != nil || !row {
-					return err
-				}
-				ids = append(ids, q.ColumnInt64(0))
-			}
+			cond, table = inSet(n, &set, t), "main."+quote.Ident(t.def.SQLName())
+			ids, err = c.rowIDs(table, cond, at.rowid, limit-total)
+			return err
 		})
 		if err != nil {
 			return total, err
@@ -548,24 +546,9 @@ func (m *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 			continue
 		}
 		deleted := 0
-		if err := m.change(ctx, c, func() error {
-			deleted = 0
-			q, _, err := c.db.PrepareTransient("DELETE FROM " + table + " WHERE rowid = ? AND " + cond)
-			if err != nil {
-				return err
-			}
-			defer q.Finalize()
-			for _, id := range ids {
-				q.BindInt64(1, id)
-				if _, err := q.Step(); err != nil {
-					return err
-				}
-				deleted += c.db.Changes()
-				if err := q.Reset(); err != nil {
-					return err
-				}
-			}
-			return nil
+		if err := m.change(ctx, c, func() (err error) {
+			deleted, err = c.deleteRows(table, cond, ids)
+			return err
 		}); err != nil {
 			return total, err
 		}
@@ -583,6 +566,46 @@ func (m *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 	}
 	p.mu.Unlock()
 	return total, nil
+}
+
+// rowIDs finds rows that fulfil a condition, in order, from the one after a row on.
+func (c *transaction) rowIDs(table, cond string, after int64, limit int) (ids []int64, err error) {
+	start := ""
+	if after != 0 {
+		start = fmt.Sprintf(" AND rowid > (%d)", after)
+	}
+	q, _, err := c.db.PrepareTransient(fmt.Sprintf("SELECT rowid FROM %s WHERE %s%s ORDER BY rowid LIMIT %d", table, cond, start, limit))
+	if err != nil {
+		return nil, err
+	}
+	defer q.Finalize()
+	for {
+		row, err := q.Step()
+		if err != nil || !row {
+			return ids, err
+		}
+		ids = append(ids, q.ColumnInt64(0))
+	}
+}
+
+// deleteRows deletes those of the rows that still fulfil a condition, and counts them.
+func (c *transaction) deleteRows(table, cond string, ids []int64) (deleted int, err error) {
+	q, _, err := c.db.PrepareTransient("DELETE FROM " + table + " WHERE rowid = ? AND " + cond)
+	if err != nil {
+		return 0, err
+	}
+	defer q.Finalize()
+	for _, id := range ids {
+		q.BindInt64(1, id)
+		if _, err := q.Step(); err != nil {
+			return deleted, err
+		}
+		deleted += c.db.Changes()
+		if err := q.Reset(); err != nil {
+			return deleted, err
+		}
+	}
+	return deleted, nil
 }
 
 // Sizes implements engine.Mover: a table's rows are counted at places spread over

@@ -296,35 +296,10 @@ func (c *Conn) stepRows(p *portal) error {
 	if p.copy != nil && !p.copy.said {
 		c.out = p.copy.begin(c.out, p.plan.Columns)
 	}
+	if p.plan.kind != queryPlan || p.held {
+		return c.stepComputed(p)
+	}
 	for {
-		if p.plan.kind != queryPlan || p.held {
-			if p.pull != nil && p.rowPos >= len(p.rows) {
-				row, ok, err := p.pull()
-				if err != nil {
-					return err
-				}
-				if p.rows, p.rowPos = p.rows[:0], 0; ok {
-					p.rows = append(p.rows, row)
-				}
-			}
-			if p.rowPos >= len(p.rows) {
-				return c.finish(p, false)
-			}
-			if c.activeN > 0 && p.count >= int64(c.activeN) {
-				return c.suspend()
-			}
-			var err error
-			if c.out, err = p.appendStaticRow(c.out, &c.definitions, p.rows[p.rowPos]); err != nil {
-				return err
-			}
-			p.rows[p.rowPos] = nil
-			p.rowPos++
-			p.count++
-			if len(c.out) >= outputChunk {
-				return nil
-			}
-			continue
-		}
 		if !p.row {
 			row, err := p.stmt.Step()
 			if err != nil {
@@ -335,25 +310,15 @@ func (c *Conn) stepRows(p *portal) error {
 			}
 			p.row = true
 		}
-		if c.activeN > 0 && p.count >= int64(c.activeN) && p.copy == nil {
+		if p.copy == nil && p.reached(c.activeN) {
 			return c.suspend()
 		}
-		if p.seen != nil {
-			id := p.stmt.ColumnInt64(len(p.plan.Columns))
-			if p.seen[id] {
-				return sqlstate.New("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time").
-					WithHint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
-			}
-			p.seen[id] = true
+		if err := p.onceEach(); err != nil {
+			return err
 		}
 		if p.plan.Returns {
 			var err error
-			if p.copy != nil {
-				c.out, err = p.appendCopyRow(c.out, &c.definitions)
-			} else {
-				c.out, err = p.appendRow(c.out, &c.definitions)
-			}
-			if err != nil {
+			if c.out, err = p.appendNext(c.out, &c.definitions); err != nil {
 				return err
 			}
 		}
@@ -363,6 +328,61 @@ func (c *Conn) stepRows(p *portal) error {
 			return nil
 		}
 	}
+}
+
+// appendNext appends SQLite's row in the form that the client wants.
+func (p *portal) appendNext(dst []byte, c *definitions) ([]byte, error) {
+	if p.copy != nil {
+		return p.appendCopyRow(dst, c)
+	}
+	return p.appendRow(dst, c)
+}
+
+// stepComputed sends the rows of a portal that has them, or a function that gives one after the other.
+func (c *Conn) stepComputed(p *portal) (err error) {
+	for {
+		if p.pull != nil && p.rowPos >= len(p.rows) {
+			row, ok, err := p.pull()
+			if err != nil {
+				return err
+			}
+			if p.rows, p.rowPos = p.rows[:0], 0; ok {
+				p.rows = append(p.rows, row)
+			}
+		}
+		if p.rowPos >= len(p.rows) {
+			return c.finish(p, false)
+		}
+		if p.reached(c.activeN) {
+			return c.suspend()
+		}
+		if c.out, err = p.appendStaticRow(c.out, &c.definitions, p.rows[p.rowPos]); err != nil {
+			return err
+		}
+		p.rows[p.rowPos] = nil
+		p.rowPos++
+		p.count++
+		if len(c.out) >= outputChunk {
+			return nil
+		}
+	}
+}
+
+// reached reports whether a limit of rows is reached, if there is one.
+func (p *portal) reached(limit int32) bool { return limit > 0 && p.count >= int64(limit) }
+
+// onceEach fails if ON CONFLICT DO UPDATE writes a row a second time.
+func (p *portal) onceEach() error {
+	if p.seen == nil {
+		return nil
+	}
+	id := p.stmt.ColumnInt64(len(p.plan.Columns))
+	if p.seen[id] {
+		return sqlstate.New("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time").
+			WithHint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
+	}
+	p.seen[id] = true
+	return nil
 }
 
 func (c *Conn) suspend() error {
@@ -442,7 +462,7 @@ func (p *portal) appendRow(dst []byte, c *definitions) ([]byte, error) {
 		switch {
 		case ty == sqlite.TypeInteger && col.Class == value.ClassInt && !binaryFormat && (col.Type == pgoid.Int8 || col.Type == pgoid.Int4 || col.Type == pgoid.Int2):
 			dst = strconv.AppendInt(dst, p.stmt.ColumnInt64(i), 10)
-		case ty == sqlite.TypeText && (col.Class == value.ClassText || col.Class == value.ClassBpchar || col.Class == value.ClassVoid || col.Class == value.ClassJSON && col.Type == pgoid.JSON || !binaryFormat && col.Class != value.ClassInt && col.Class != value.ClassFloat && col.Class != value.ClassBlob && col.Class != value.ClassInterval && !translate.IsReg(col.Type)):
+		case ty == sqlite.TypeText && sentAsStored(col, binaryFormat):
 			n := p.stmt.ColumnLen(i)
 			if n > value.Max {
 				return dst, value.TooBig()
@@ -462,6 +482,21 @@ func (p *portal) appendRow(dst []byte, c *definitions) ([]byte, error) {
 		binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
 	}
 	return wire.End(dst, mark), nil
+}
+
+// sentAsStored reports whether a stored text is the value that is sent.
+func sentAsStored(col *translate.Column, binaryFormat bool) bool {
+	switch col.Class {
+	case value.ClassText, value.ClassBpchar, value.ClassVoid:
+		return true
+	case value.ClassInt, value.ClassFloat, value.ClassBlob, value.ClassInterval:
+		return false
+	case value.ClassJSON:
+		if col.Type == pgoid.JSON {
+			return true
+		}
+	}
+	return !binaryFormat && !translate.IsReg(col.Type)
 }
 
 func grow(dst []byte, n int) []byte {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	pg "github.com/pganalyze/pg_query_go/v6"
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
@@ -66,22 +67,8 @@ func (c *session) prepareTransaction(gid string) error {
 }
 
 func (c *session) prepareTx(gid string) error {
-	switch {
-	case c.shard == nil:
-		return sqlstate.Refusal("CLV-2132", "a virtual database cannot prepare a transaction").WithHint("Use COMMIT.")
-	case len(gid) >= 200:
-		return sqlstate.New(sqlstate.InvalidParameterValue, "transaction identifier \"%s\" is too long", gid)
-	case c.redefined:
-		return sqlstate.Refusal("CLV-2133", "a transaction that changed definitions cannot be prepared on a SQLite shard").
-			WithHint("Change definitions in a transaction of their own.")
-	case len(c.names.Relations) > 0:
-		return sqlstate.Refusal("CLV-2134", "cannot PREPARE a transaction that has operated on temporary objects").
-			WithHint("End the use of temporary relations first.")
-	}
-	for _, k := range c.portals.All() {
-		if k.cursor != nil && k.cursor.hold && !k.cursor.kept {
-			return sqlstate.New(sqlstate.FeatureNotSupported, "cannot PREPARE a transaction that has created a cursor WITH HOLD")
-		}
+	if err := c.preparable(gid); err != nil {
+		return err
 	}
 	c.closePortals()
 	locks := c.tx.wrote
@@ -118,6 +105,28 @@ func (c *session) prepareTx(gid string) error {
 	}
 	if err := c.cachedExec("COMMIT"); err != nil {
 		return commitFailed(err)
+	}
+	return nil
+}
+
+// preparable refuses to prepare a transaction whose effects cannot be put aside.
+func (c *session) preparable(gid string) error {
+	switch {
+	case c.shard == nil:
+		return sqlstate.Refusal("CLV-2132", "a virtual database cannot prepare a transaction").WithHint("Use COMMIT.")
+	case len(gid) >= 200:
+		return sqlstate.New(sqlstate.InvalidParameterValue, "transaction identifier \"%s\" is too long", gid)
+	case c.redefined:
+		return sqlstate.Refusal("CLV-2133", "a transaction that changed definitions cannot be prepared on a SQLite shard").
+			WithHint("Change definitions in a transaction of their own.")
+	case len(c.names.Relations) > 0:
+		return sqlstate.Refusal("CLV-2134", "cannot PREPARE a transaction that has operated on temporary objects").
+			WithHint("End the use of temporary relations first.")
+	}
+	for _, k := range c.portals.All() {
+		if k.cursor != nil && k.cursor.hold && !k.cursor.kept {
+			return sqlstate.New(sqlstate.FeatureNotSupported, "cannot PREPARE a transaction that has created a cursor WITH HOLD")
+		}
 	}
 	return nil
 }
@@ -439,4 +448,38 @@ func preparedRows(c *Conn) [][]value.Datum {
 		}
 		m.Add(systemrows.Fields{"transaction": strconv.FormatInt(stmt.ColumnInt64(4), 10), "gid": stmt.ColumnText(0), "prepared": stmt.ColumnInt64(3), "owner": stmt.ColumnText(1), "database": stmt.ColumnText(2)})
 	}
+}
+
+// planTwoPhase plans the statements of two-phase commit.
+func planTwoPhase(s *pg.TransactionStmt, control controlFn) (*plan, error) {
+	gid := s.Gid
+	switch s.Kind {
+	case pg.TransactionStmtKind_TRANS_STMT_PREPARE:
+		return control("PREPARE TRANSACTION", func(c *Conn, p *portal) error {
+			switch c.tx.block {
+			case txNone:
+				c.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
+				p.tag = "ROLLBACK"
+				return c.commitTx()
+			case txFailed:
+				p.tag = "ROLLBACK"
+				c.abandonTx()
+				return nil
+			}
+			return c.prepareTransaction(gid)
+		})
+	case pg.TransactionStmtKind_TRANS_STMT_COMMIT_PREPARED, pg.TransactionStmtKind_TRANS_STMT_ROLLBACK_PREPARED:
+		commit := s.Kind == pg.TransactionStmtKind_TRANS_STMT_COMMIT_PREPARED
+		tag := "ROLLBACK PREPARED"
+		if commit {
+			tag = "COMMIT PREPARED"
+		}
+		return control(tag, func(c *Conn, p *portal) error {
+			if c.tx.block != txNone || c.tx.implicit {
+				return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", tag)
+			}
+			return c.endPrepared(gid, commit)
+		})
+	}
+	return nil, value.Unsupported("this transaction statement")
 }

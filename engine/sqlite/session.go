@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -194,17 +195,7 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 		_, name, err := value.LoadZone(v)
 		return name, err
 	case "datestyle":
-		for _, part := range strings.Split(v, ",") {
-			switch strings.ToLower(strings.TrimSpace(part)) {
-			case "iso", "mdy", "us":
-			case "dmy", "ymd", "postgres", "sql", "german", "euro", "european", "noneuro", "noneuropean":
-				return "", sqlstate.Refusal("CLV-2161", "a SQLite shard prints dates in the style ISO, MDY only").
-					WithHint("Leave DateStyle as it is.")
-			default:
-				return bad()
-			}
-		}
-		return "ISO, MDY", nil
+		return dateStyle(v, bad)
 	case "client_encoding":
 		switch strings.ToLower(strings.ReplaceAll(v, "-", "")) {
 		case "utf8", "unicode":
@@ -238,17 +229,34 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 			}
 		}
 	}
-	if d.only != nil {
-		for _, o := range d.only {
-			if strings.EqualFold(o, v) {
-				if d.kind == "enum" || d.kind == "bool" {
-					return strings.ToLower(v), nil
-				}
-				return v, nil
-			}
+	return d.oneOf(v)
+}
+
+func dateStyle(v string, bad func() (string, error)) (string, error) {
+	for _, part := range strings.Split(v, ",") {
+		switch strings.ToLower(strings.TrimSpace(part)) {
+		case "iso", "mdy", "us":
+		case "dmy", "ymd", "postgres", "sql", "german", "euro", "european", "noneuro", "noneuropean":
+			return "", sqlstate.Refusal("CLV-2161", "a SQLite shard prints dates in the style ISO, MDY only").
+				WithHint("Leave DateStyle as it is.")
+		default:
+			return bad()
 		}
+	}
+	return "ISO, MDY", nil
+}
+
+// oneOf refuses a value that is none of those that the setting takes, if these are listed.
+func (d *settingDef) oneOf(v string) (string, error) {
+	if d.only == nil {
+		return v, nil
+	}
+	if !slices.ContainsFunc(d.only, func(o string) bool { return strings.EqualFold(o, v) }) {
 		return "", sqlstate.Refusal("CLV-2164", "a SQLite shard does not take %q for %s", v, d.name).
 			WithHint("Accepted: %s.", strings.Join(d.only, ", "))
+	}
+	if d.kind == "enum" || d.kind == "bool" {
+		return strings.ToLower(v), nil
 	}
 	return v, nil
 }
@@ -417,22 +425,7 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 	case *pg.Node_VariableShowStmt:
 		return c.planShow(s.VariableShowStmt, text)
 	case *pg.Node_DiscardStmt:
-		target := s.DiscardStmt.Target
-		tag := map[pg.DiscardMode]string{pg.DiscardMode_DISCARD_ALL: "DISCARD ALL", pg.DiscardMode_DISCARD_PLANS: "DISCARD PLANS",
-			pg.DiscardMode_DISCARD_SEQUENCES: "DISCARD SEQUENCES", pg.DiscardMode_DISCARD_TEMP: "DISCARD TEMP"}[target]
-		return control(tag, func(c *Conn, p *portal) error {
-			if target == pg.DiscardMode_DISCARD_ALL {
-				if c.tx.block != txNone {
-					return sqlstate.New(sqlstate.ActiveTransaction, "DISCARD ALL cannot run inside a transaction block")
-				}
-				c.prepared.Clear()
-				c.resetAll()
-			}
-			if target != pg.DiscardMode_DISCARD_PLANS && target != pg.DiscardMode_DISCARD_TEMP {
-				clear(c.currval)
-			}
-			return nil
-		})
+		return planDiscard(s.DiscardStmt.Target, control)
 	case *pg.Node_PrepareStmt, *pg.Node_ExecuteStmt:
 		return nil, value.Unsupported("PREPARE and EXECUTE as statements")
 	case *pg.Node_DeallocateStmt:
@@ -454,28 +447,50 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 	case *pg.Node_FetchStmt:
 		return c.planFetch(s.FetchStmt, text)
 	case *pg.Node_ClosePortalStmt:
-		name := s.ClosePortalStmt.Portalname
-		if name == "" {
-			return control("CLOSE CURSOR ALL", func(c *Conn, p *portal) error {
-				for name, k := range c.portals.All() {
-					if k.cursor != nil {
-						c.portals.Drop(name)
-					}
-				}
-				return nil
-			})
-		}
-		return control("CLOSE CURSOR", func(c *Conn, p *portal) error {
-			if !c.portals.Drop(name) {
-				return sqlstate.New(sqlstate.InvalidCursorName, "cursor \"%s\" does not exist", name)
-			}
-			return nil
-		})
+		return planClose(s.ClosePortalStmt.Portalname, control)
 	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
 		return nil, sqlstate.Refusal("CLV-2165", "LISTEN and NOTIFY is not supported on a SQLite shard").
 			WithHint("Notifications go through the default shard: make a PostgreSQL shard that one (cleave shard default).")
 	}
 	return nil, nil
+}
+
+func planDiscard(target pg.DiscardMode, control controlFn) (*plan, error) {
+	tag := map[pg.DiscardMode]string{pg.DiscardMode_DISCARD_ALL: "DISCARD ALL", pg.DiscardMode_DISCARD_PLANS: "DISCARD PLANS",
+		pg.DiscardMode_DISCARD_SEQUENCES: "DISCARD SEQUENCES", pg.DiscardMode_DISCARD_TEMP: "DISCARD TEMP"}[target]
+	return control(tag, func(c *Conn, p *portal) error {
+		if target == pg.DiscardMode_DISCARD_ALL {
+			if c.tx.block != txNone {
+				return sqlstate.New(sqlstate.ActiveTransaction, "DISCARD ALL cannot run inside a transaction block")
+			}
+			c.prepared.Clear()
+			c.resetAll()
+		}
+		if target != pg.DiscardMode_DISCARD_PLANS && target != pg.DiscardMode_DISCARD_TEMP {
+			clear(c.currval)
+		}
+		return nil
+	})
+}
+
+// planClose plans CLOSE of a cursor, of all without a name.
+func planClose(name string, control controlFn) (*plan, error) {
+	if name == "" {
+		return control("CLOSE CURSOR ALL", func(c *Conn, p *portal) error {
+			for name, k := range c.portals.All() {
+				if k.cursor != nil {
+					c.portals.Drop(name)
+				}
+			}
+			return nil
+		})
+	}
+	return control("CLOSE CURSOR", func(c *Conn, p *portal) error {
+		if !c.portals.Drop(name) {
+			return sqlstate.New(sqlstate.InvalidCursorName, "cursor \"%s\" does not exist", name)
+		}
+		return nil
+	})
 }
 
 type controlFn func(tag string, fn func(c *Conn, p *portal) error) (*plan, error)
@@ -500,20 +515,7 @@ func planTransaction(s *pg.TransactionStmt, control controlFn) (*plan, error) {
 			return c.transactionModes(s.Options)
 		})
 	case pg.TransactionStmtKind_TRANS_STMT_COMMIT:
-		return control("COMMIT", func(c *Conn, p *portal) error {
-			switch c.tx.block {
-			case txNone:
-				c.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
-				return c.commitTx()
-			case txFailed:
-				p.tag = "ROLLBACK"
-				c.abandonTx()
-				return nil
-			}
-			c.keepCursors()
-			c.closePortals()
-			return c.commitTx()
-		})
+		return control("COMMIT", func(c *Conn, p *portal) error { return c.commitBlock(p) })
 	case pg.TransactionStmtKind_TRANS_STMT_ROLLBACK:
 		return control("ROLLBACK", func(c *Conn, p *portal) error {
 			if c.tx.block == txNone {
@@ -525,56 +527,42 @@ func planTransaction(s *pg.TransactionStmt, control controlFn) (*plan, error) {
 		})
 	case pg.TransactionStmtKind_TRANS_STMT_SAVEPOINT:
 		return control("SAVEPOINT", func(c *Conn, p *portal) error {
-			if c.tx.block == txNone {
-				return sqlstate.New(sqlstate.NoActiveTransaction, "SAVEPOINT can only be used in transaction blocks")
-			}
-			return c.savepoint(name)
+			return c.inBlock("SAVEPOINT", func() error { return c.savepoint(name) })
 		})
 	case pg.TransactionStmtKind_TRANS_STMT_RELEASE:
 		return control("RELEASE", func(c *Conn, p *portal) error {
-			if c.tx.block == txNone {
-				return sqlstate.New(sqlstate.NoActiveTransaction, "RELEASE SAVEPOINT can only be used in transaction blocks")
-			}
-			return c.releaseSavepoint(name)
+			return c.inBlock("RELEASE SAVEPOINT", func() error { return c.releaseSavepoint(name) })
 		})
 	case pg.TransactionStmtKind_TRANS_STMT_ROLLBACK_TO:
 		return control("ROLLBACK", func(c *Conn, p *portal) error {
-			if c.tx.block == txNone {
-				return sqlstate.New(sqlstate.NoActiveTransaction, "ROLLBACK TO SAVEPOINT can only be used in transaction blocks")
-			}
-			return c.rollbackTo(name)
+			return c.inBlock("ROLLBACK TO SAVEPOINT", func() error { return c.rollbackTo(name) })
 		})
 	}
-	gid := s.Gid
-	switch s.Kind {
-	case pg.TransactionStmtKind_TRANS_STMT_PREPARE:
-		return control("PREPARE TRANSACTION", func(c *Conn, p *portal) error {
-			switch c.tx.block {
-			case txNone:
-				c.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
-				p.tag = "ROLLBACK"
-				return c.commitTx()
-			case txFailed:
-				p.tag = "ROLLBACK"
-				c.abandonTx()
-				return nil
-			}
-			return c.prepareTransaction(gid)
-		})
-	case pg.TransactionStmtKind_TRANS_STMT_COMMIT_PREPARED, pg.TransactionStmtKind_TRANS_STMT_ROLLBACK_PREPARED:
-		commit := s.Kind == pg.TransactionStmtKind_TRANS_STMT_COMMIT_PREPARED
-		tag := "ROLLBACK PREPARED"
-		if commit {
-			tag = "COMMIT PREPARED"
-		}
-		return control(tag, func(c *Conn, p *portal) error {
-			if c.tx.block != txNone || c.tx.implicit {
-				return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", tag)
-			}
-			return c.endPrepared(gid, commit)
-		})
+	return planTwoPhase(s, control)
+}
+
+// commitBlock ends a transaction block: one that failed is rolled back.
+func (c *session) commitBlock(p *portal) error {
+	switch c.tx.block {
+	case txNone:
+		c.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
+		return c.commitTx()
+	case txFailed:
+		p.tag = "ROLLBACK"
+		c.abandonTx()
+		return nil
 	}
-	return nil, value.Unsupported("this transaction statement")
+	c.keepCursors()
+	c.closePortals()
+	return c.commitTx()
+}
+
+// inBlock runs a statement that outside of a transaction block is an error.
+func (c *session) inBlock(statement string, fn func() error) error {
+	if c.tx.block == txNone {
+		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", statement)
+	}
+	return fn()
 }
 
 func (c *transaction) transactionModes(opts []*pg.Node) error {
@@ -601,35 +589,7 @@ func planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) {
 	name := s.Name
 	switch s.Kind {
 	case pg.VariableSetKind_VAR_SET_MULTI:
-		switch name {
-		case "TRANSACTION":
-			return control("SET", func(c *Conn, p *portal) error {
-				if c.tx.block == txNone {
-					c.warning(sqlstate.NoActiveTransaction, "SET TRANSACTION can only be used in transaction blocks")
-					return nil
-				}
-				return c.transactionModes(s.Args)
-			})
-		case "SESSION CHARACTERISTICS":
-			return control("SET", func(c *Conn, p *portal) error {
-				for _, n := range s.Args {
-					d := n.GetDefElem()
-					var v string
-					if sv := d.Arg.GetAConst().GetSval(); sv != nil {
-						v = sv.GetSval()
-					} else if i, _ := syntax.Int(d.Arg); i != 0 {
-						v = "on"
-					} else {
-						v = "off"
-					}
-					if err := c.assign("default_"+d.Defname, v, false); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		return nil, value.Unsupported("SET " + name)
+		return planSetModes(s, control)
 	case pg.VariableSetKind_VAR_RESET_ALL:
 		return control("RESET", func(c *Conn, p *portal) error { c.resetAll(); return nil })
 	case pg.VariableSetKind_VAR_SET_CURRENT:
@@ -642,7 +602,24 @@ func planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) {
 		local := s.IsLocal
 		return control(tag, func(c *Conn, p *portal) error { return c.resetOne(name, local) })
 	}
-	var parts []string
+	parts, err := setValues(s)
+	if err != nil {
+		return nil, err
+	}
+	if strings.EqualFold(name, "search_path") {
+		for i, p := range parts {
+			if p == "" || p != strings.ToLower(p) || strings.ContainsAny(p, `", $`) && !strings.HasPrefix(p, `"`) {
+				parts[i] = quote.Ident(p)
+			}
+		}
+	}
+	v := strings.Join(parts, ", ")
+	local := s.IsLocal
+	return control("SET", func(c *Conn, p *portal) error { return c.assign(name, v, local) })
+}
+
+// setValues are the values that SET gives.
+func setValues(s *pg.VariableSetStmt) (parts []string, err error) {
 	for _, a := range s.Args {
 		switch {
 		case a.GetAConst() != nil:
@@ -659,7 +636,7 @@ func planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) {
 			}
 		case a.GetTypeCast() != nil:
 			text := a.GetTypeCast().Arg.GetAConst().GetSval().GetSval()
-			if zone, ok := value.ZoneOfInterval(text); ok && strings.EqualFold(name, "timezone") {
+			if zone, ok := value.ZoneOfInterval(text); ok && strings.EqualFold(s.Name, "timezone") {
 				parts = append(parts, zone)
 				continue
 			}
@@ -669,17 +646,41 @@ func planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) {
 			return nil, value.Unsupported("this value of SET")
 		}
 	}
-	v := strings.Join(parts, ", ")
-	if strings.EqualFold(name, "search_path") {
-		for i, p := range parts {
-			if p == "" || p != strings.ToLower(p) || strings.ContainsAny(p, `", $`) && !strings.HasPrefix(p, `"`) {
-				parts[i] = quote.Ident(p)
+	return parts, nil
+}
+
+// planSetModes plans SET TRANSACTION and SET SESSION CHARACTERISTICS.
+func planSetModes(s *pg.VariableSetStmt, control controlFn) (*plan, error) {
+	name := s.Name
+	switch name {
+	case "TRANSACTION":
+		return control("SET", func(c *Conn, p *portal) error {
+			if c.tx.block == txNone {
+				c.warning(sqlstate.NoActiveTransaction, "SET TRANSACTION can only be used in transaction blocks")
+				return nil
 			}
-		}
-		v = strings.Join(parts, ", ")
+			return c.transactionModes(s.Args)
+		})
+	case "SESSION CHARACTERISTICS":
+		return control("SET", func(c *Conn, p *portal) error {
+			for _, n := range s.Args {
+				d := n.GetDefElem()
+				var v string
+				if sv := d.Arg.GetAConst().GetSval(); sv != nil {
+					v = sv.GetSval()
+				} else if i, _ := syntax.Int(d.Arg); i != 0 {
+					v = "on"
+				} else {
+					v = "off"
+				}
+				if err := c.assign("default_"+d.Defname, v, false); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	local := s.IsLocal
-	return control("SET", func(c *Conn, p *portal) error { return c.assign(name, v, local) })
+	return nil, value.Unsupported("SET " + name)
 }
 
 // resetOne gives a parameter the value that the session began with.

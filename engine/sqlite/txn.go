@@ -176,18 +176,23 @@ func (c *session) begin(write bool) error {
 			return err
 		}
 	} else if c.tx.sqlite == sqliteIdle && c.tx.block != txNone && c.tx.repeatable {
-		if err := c.cachedExec("BEGIN"); err != nil {
-			return err
-		}
-		c.tx.sqlite = sqliteBegun
-		if err := c.record(); err != nil {
-			return err
-		}
-		if err := c.replaySavepoints(); err != nil {
+		if err := c.beginRepeatable(); err != nil {
 			return err
 		}
 	}
 	return c.checkGeneration()
+}
+
+// beginRepeatable begins SQLite's transaction before its first read, which takes the snapshot.
+func (c *session) beginRepeatable() error {
+	if err := c.cachedExec("BEGIN"); err != nil {
+		return err
+	}
+	c.tx.sqlite = sqliteBegun
+	if err := c.record(); err != nil {
+		return err
+	}
+	return c.replaySavepoints()
 }
 
 func (c *transaction) beginWrite() error {
@@ -215,28 +220,31 @@ func (c *transaction) takeLock() error {
 		defer c.writers.gate.Leave()
 	}
 	if c.tx.sqlite == sqliteBegun {
-		// The snapshot is kept: SQLite itself refuses if it is not the latest.
-		c.tx.wrote = true
-		if err := c.lockFile(func() error { return c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'") }, deadline); err != nil {
-			return err
-		}
-		if gid, err := c.holder(); err != nil || gid == "" {
-			return err
-		}
-		// What is prepared will have changed the file when it has ended.
-		return sqlite.ResultBusySnapshot.ToError()
+		return c.lockSnapshot(deadline)
 	}
 	if c.tx.sqlite == sqliteRead {
 		c.genStmt.Reset()
 		c.tx.sqlite = sqliteIdle
 	}
+	if err := c.beginImmediate(deadline); err != nil {
+		return err
+	}
+	c.tx.sqlite, c.tx.wrote = sqliteBegun, true
+	if err := c.record(); err != nil {
+		return err
+	}
+	return c.replaySavepoints()
+}
+
+// beginImmediate begins SQLite's transaction that writes, when no prepared one holds the file.
+func (c *transaction) beginImmediate(deadline time.Time) error {
 	for {
 		if err := c.lockFile(func() error { return c.cachedExec("BEGIN IMMEDIATE") }, deadline); err != nil {
 			return err
 		}
 		gid, err := c.holder()
 		if err == nil && gid == "" {
-			break
+			return nil
 		}
 		if e := c.cachedExec("ROLLBACK"); err == nil {
 			err = e
@@ -252,11 +260,20 @@ func (c *transaction) takeLock() error {
 			return err
 		}
 	}
-	c.tx.sqlite, c.tx.wrote = sqliteBegun, true
-	if err := c.record(); err != nil {
+}
+
+// lockSnapshot makes a transaction that has read the file's writer.
+func (c *transaction) lockSnapshot(deadline time.Time) error {
+	// The snapshot is kept: SQLite itself refuses if it is not the latest.
+	c.tx.wrote = true
+	if err := c.lockFile(func() error { return c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'") }, deadline); err != nil {
 		return err
 	}
-	return c.replaySavepoints()
+	if gid, err := c.holder(); err != nil || gid == "" {
+		return err
+	}
+	// What is prepared will have changed the file when it has ended.
+	return sqlite.ResultBusySnapshot.ToError()
 }
 
 // lockPoll bounds the pause between two tries to take a file's write lock. Few try at a time: the one

@@ -208,11 +208,7 @@ func (ns *Namespace) RegOut(oid uint32, v int64) string {
 		}
 	case pgoid.Regprocedure:
 		if p := value.Builtin.Function(n); p != nil {
-			names := make([]string, len(p.Args))
-			for i, a := range p.Args {
-				names[i] = value.TypeName(a)
-			}
-			return p.Name + "(" + strings.Join(names, ",") + ")"
+			return signature(p)
 		}
 	case pgoid.Regnamespace:
 		for _, s := range ns.Catalog.Schemas {
@@ -226,6 +222,15 @@ func (ns *Namespace) RegOut(oid uint32, v int64) string {
 		}
 	}
 	return strconv.FormatUint(uint64(n), 10)
+}
+
+// signature is a function's name with the types of its arguments.
+func signature(p *pgcatalog.Function) string {
+	names := make([]string, len(p.Args))
+	for i, a := range p.Args {
+		names[i] = value.TypeName(a)
+	}
+	return p.Name + "(" + strings.Join(names, ",") + ")"
 }
 
 // RelationName finds a relation's schema and name by OID.

@@ -302,98 +302,125 @@ func (r *changeReader) value() (value.Datum, error) {
 // Apply carries a stream out. The connection runs no triggers and checks
 // no foreign keys: what they did is in the stream.
 func Apply(db *sqlite.Conn, src io.Reader) error {
-	r := &changeReader{r: bufio.NewReaderSize(src, 64<<10)}
-	var remove, insert *sqlite.Stmt
-	columns := 0
-	finalize := func() {
-		if remove != nil {
-			remove.Finalize()
-			insert.Finalize()
-			remove, insert = nil, nil
-		}
-	}
-	defer finalize()
-	step := func(s *sqlite.Stmt) error {
-		if _, err := s.Step(); err != nil {
-			return err
-		}
-		return s.Reset()
-	}
+	a := &changeApplier{changeReader: changeReader{r: bufio.NewReaderSize(src, 64<<10)}, db: db}
+	defer a.finalize()
 	for {
-		what, err := r.r.ReadByte()
+		what, err := a.r.ReadByte()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if what != 'T' && remove == nil {
-			return fmt.Errorf("a change without a table")
-		}
-		switch what {
-		case 'T':
-			finalize()
-			table, err := r.text()
-			if err != nil {
-				return err
-			}
-			id, err := r.text()
-			if err != nil {
-				return err
-			}
-			n, err := binary.ReadUvarint(r.r)
-			if err != nil {
-				return err
-			}
-			columns = int(n)
-			names, marks := []string{quote.Ident(id)}, []string{"?"}
-			for range columns {
-				name, err := r.text()
-				if err != nil {
-					return err
-				}
-				names, marks = append(names, quote.Ident(name)), append(marks, "?")
-			}
-			if remove, _, err = db.PrepareTransient("DELETE FROM main." + quote.Ident(table) + " WHERE " + quote.Ident(id) + " BETWEEN ? AND ?"); err != nil {
-				return err
-			}
-			if insert, _, err = db.PrepareTransient("INSERT INTO main." + quote.Ident(table) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"); err != nil {
-				remove.Finalize()
-				remove = nil
-				return err
-			}
-		case 'D', 'R':
-			low, err := binary.ReadVarint(r.r)
-			if err != nil {
-				return err
-			}
-			if what == 'D' {
-				high, err := binary.ReadVarint(r.r)
-				if err != nil {
-					return err
-				}
-				remove.BindInt64(1, low)
-				remove.BindInt64(2, high)
-				if err := step(remove); err != nil {
-					return err
-				}
-				continue
-			}
-			insert.BindInt64(1, low)
-			for i := range columns {
-				d, err := r.value()
-				if err != nil {
-					return err
-				}
-				d.Bind(insert, i+2)
-			}
-			if err := step(insert); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("unknown change %q", what)
+		if err := a.apply(what); err != nil {
+			return err
 		}
 	}
+}
+
+// changeApplier carries a stream out: what it removes and inserts is of the table that came last.
+type changeApplier struct {
+	changeReader
+	db             *sqlite.Conn
+	remove, insert *sqlite.Stmt
+	columns        int
+}
+
+func (a *changeApplier) finalize() {
+	if a.remove != nil {
+		a.remove.Finalize()
+		a.insert.Finalize()
+		a.remove, a.insert = nil, nil
+	}
+}
+
+func (a *changeApplier) apply(what byte) error {
+	switch {
+	case what == 'T':
+		return a.table()
+	case a.remove == nil:
+		return fmt.Errorf("a change without a table")
+	case what == 'D':
+		return a.removeRange()
+	case what == 'R':
+		return a.insertRow()
+	}
+	return fmt.Errorf("unknown change %q", what)
+}
+
+// table prepares the statements of a table.
+func (a *changeApplier) table() error {
+	a.finalize()
+	table, err := a.text()
+	if err != nil {
+		return err
+	}
+	id, err := a.text()
+	if err != nil {
+		return err
+	}
+	n, err := binary.ReadUvarint(a.r)
+	if err != nil {
+		return err
+	}
+	a.columns = int(n)
+	names, marks := []string{quote.Ident(id)}, []string{"?"}
+	for range a.columns {
+		name, err := a.text()
+		if err != nil {
+			return err
+		}
+		names, marks = append(names, quote.Ident(name)), append(marks, "?")
+	}
+	remove, _, err := a.db.PrepareTransient("DELETE FROM main." + quote.Ident(table) + " WHERE " + quote.Ident(id) + " BETWEEN ? AND ?")
+	if err != nil {
+		return err
+	}
+	insert, _, err := a.db.PrepareTransient("INSERT INTO main." + quote.Ident(table) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")")
+	if err != nil {
+		remove.Finalize()
+		return err
+	}
+	a.remove, a.insert = remove, insert
+	return nil
+}
+
+func (a *changeApplier) removeRange() error {
+	low, err := binary.ReadVarint(a.r)
+	if err != nil {
+		return err
+	}
+	high, err := binary.ReadVarint(a.r)
+	if err != nil {
+		return err
+	}
+	a.remove.BindInt64(1, low)
+	a.remove.BindInt64(2, high)
+	return run(a.remove)
+}
+
+func (a *changeApplier) insertRow() error {
+	id, err := binary.ReadVarint(a.r)
+	if err != nil {
+		return err
+	}
+	a.insert.BindInt64(1, id)
+	for i := range a.columns {
+		d, err := a.value()
+		if err != nil {
+			return err
+		}
+		d.Bind(a.insert, i+2)
+	}
+	return run(a.insert)
+}
+
+// run runs a statement that is used again.
+func run(s *sqlite.Stmt) error {
+	if _, err := s.Step(); err != nil {
+		return err
+	}
+	return s.Reset()
 }
 
 // Damaged is the error of a prepared transaction that cannot be carried out.

@@ -57,29 +57,14 @@ func Options(s *pg.CopyStmt) (*Format, error) {
 func (f *Format) option(d *pg.DefElem, from bool) (err error) {
 	switch d.Defname {
 	case "format":
-		switch copyText(d) {
-		case "text":
-		case "csv":
-			f.CSV = true
-		case "binary":
-			f.Binary = true
-		default:
-			err = sqlstate.New(sqlstate.InvalidParameterValue, "COPY format \"%s\" not recognized", copyText(d))
-		}
+		err = f.setForm(copyText(d))
 	case "freeze":
 		if f.Freeze, err = copyBool(d); err == nil && f.Freeze && !from {
 			err = value.Unsupported("COPY TO with FREEZE")
 		}
 	case "delimiter", "null", "quote", "escape":
 	case "header":
-		if d.Arg == nil || !strings.EqualFold(copyText(d), "match") {
-			f.Header, err = copyBool(d)
-			break
-		}
-		if !from {
-			return sqlstate.New(sqlstate.FeatureNotSupported, "cannot use \"match\" with HEADER in COPY TO")
-		}
-		f.Header, f.Match = true, true
+		err = f.setHeader(d, from)
 	case "force_quote":
 		f.ForceQuote, err = copyList(d)
 	case "force_not_null":
@@ -94,6 +79,31 @@ func (f *Format) option(d *pg.DefElem, from bool) (err error) {
 		err = sqlstate.New(sqlstate.SyntaxError, "option \"%s\" not recognized", d.Defname)
 	}
 	return err
+}
+
+func (f *Format) setForm(name string) error {
+	switch name {
+	case "text":
+	case "csv":
+		f.CSV = true
+	case "binary":
+		f.Binary = true
+	default:
+		return sqlstate.New(sqlstate.InvalidParameterValue, "COPY format \"%s\" not recognized", name)
+	}
+	return nil
+}
+
+func (f *Format) setHeader(d *pg.DefElem, from bool) (err error) {
+	if d.Arg == nil || !strings.EqualFold(copyText(d), "match") {
+		f.Header, err = copyBool(d)
+		return err
+	}
+	if !from {
+		return sqlstate.New(sqlstate.FeatureNotSupported, "cannot use \"match\" with HEADER in COPY TO")
+	}
+	f.Header, f.Match = true, true
+	return nil
 }
 
 // copyText is defGetString of PostgreSQL's define.c.
@@ -289,59 +299,37 @@ func BadFile(format string, args ...any) *sqlstate.Error {
 // Unescape reads a value of the text form.
 func Unescape(v []byte) []byte {
 	out := make([]byte, 0, len(v))
-	digit := func(b byte, base int) (int, bool) {
-		n := strings.IndexByte("0123456789abcdef", b|0x20)
-		if b >= '0' && b <= '9' {
-			n = int(b - '0')
-		}
-		return n, n >= 0 && n < base
-	}
-	number := func(i, base, most int) (value byte, next int) {
-		n := 0
-		for range most {
-			if i >= len(v) {
-				break
-			}
-			d, ok := digit(v[i], base)
-			if !ok {
-				break
-			}
-			n, i = n*base+d, i+1
-		}
-		return byte(n), i
-	}
 	for i := 0; i < len(v); {
 		b := v[i]
 		i++
-		if b != '\\' || i >= len(v) {
-			out = append(out, b)
-			continue
-		}
-		b = v[i]
-		i++
-		switch b {
-		case '0', '1', '2', '3', '4', '5', '6', '7':
-			b, i = number(i-1, 8, 3)
-		case 'x':
-			if i < len(v) {
-				if _, ok := digit(v[i], 16); ok {
-					b, i = number(i, 16, 2)
-				}
-			}
-		case 'b':
-			b = '\b'
-		case 'f':
-			b = '\f'
-		case 'n':
-			b = '\n'
-		case 'r':
-			b = '\r'
-		case 't':
-			b = '\t'
-		case 'v':
-			b = '\v'
+		if b == '\\' && i < len(v) {
+			b, i = escaped(v, i)
 		}
 		out = append(out, b)
 	}
 	return out
+}
+
+// control are the control characters that have a letter.
+var control = map[byte]byte{'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v'}
+
+// escaped reads what stands at i, after a backslash: a letter for a control character, octal or hexadecimal digits, or itself.
+func escaped[T string | []byte](text T, i int) (b byte, next int) {
+	switch b = text[i]; {
+	case b >= '0' && b <= '7':
+		return number(text, i, 8, 3)
+	case b == 'x' && i+1 < len(text) && value.IsHex(text[i+1]):
+		return number(text, i+1, 16, 2)
+	case control[b] != 0:
+		b = control[b]
+	}
+	return b, i + 1
+}
+
+// number reads the digits at i, at most so many.
+func number[T string | []byte](text T, i, base, most int) (n byte, next int) {
+	for end := min(i+most, len(text)); i < end && value.IsHex(text[i]) && hexDigit(text[i]) < base; i++ {
+		n = n*byte(base) + byte(hexDigit(text[i]))
+	}
+	return n, i
 }

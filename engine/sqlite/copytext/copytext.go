@@ -97,52 +97,21 @@ func Split(dst []Field, line string) ([]Field, error) {
 // unescapeCopy reads one field and returns its length in the line.
 func unescapeCopy(line string) (n int, text string, err error) {
 	out := make([]byte, 0, len(line))
-	for i := 0; i < len(line); i++ {
+	for i := 0; i < len(line); {
 		b := line[i]
 		if b == '\t' {
 			return i, string(out), nil
 		}
+		i++
 		if b != '\\' {
 			out = append(out, b)
 			continue
 		}
-		i++
 		if i == len(line) {
 			return 0, "", sqlstate.New(sqlstate.BadFileFormat, "a line of COPY's data ends with a backslash")
 		}
-		switch e := line[i]; e {
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'v':
-			out = append(out, '\v')
-		case '0', '1', '2', '3', '4', '5', '6', '7':
-			v := e - '0'
-			for d := 0; d < 2 && i+1 < len(line) && line[i+1] >= '0' && line[i+1] <= '7'; d++ {
-				i++
-				v = v<<3 | (line[i] - '0')
-			}
-			out = append(out, v)
-		case 'x':
-			v, d := 0, 0
-			for d < 2 && i+1 < len(line) && value.IsHex(line[i+1]) {
-				i++
-				v, d = v<<4|hexDigit(line[i]), d+1
-			}
-			if d == 0 {
-				v = 'x'
-			}
-			out = append(out, byte(v))
-		default:
-			out = append(out, e)
-		}
+		b, i = escaped(line, i)
+		out = append(out, b)
 	}
 	return len(line), string(out), nil
 }

@@ -450,28 +450,8 @@ func (c *regexCache) get(p string, fold bool) (*regexp.Regexp, error) {
 	if re := c.m[key]; re != nil {
 		return re, nil
 	}
-	refuse := sqlstate.Refusal("CLV-2104", "a SQLite shard does not match the regular expression %s exactly", quote.Text(p)).
-		WithHint("Use literals, ., [...], (...), |, *, +, ?, ^ and $ only, or LIKE.")
-	if strings.HasPrefix(p, "***") || strings.Contains(p, "(?") || strings.Contains(p, "[[") || strings.Contains(p, "[:") || strings.Contains(p, "*?") || strings.Contains(p, "+?") || strings.Contains(p, "??") {
-		return nil, refuse
-	}
-	for i := 0; i < len(p); i++ {
-		switch p[i] {
-		case '\\':
-			i++
-			if i >= len(p) {
-				return nil, sqlstate.New("2201B", "invalid regular expression: invalid escape \\ sequence")
-			}
-			if c := p[i]; c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf {
-				return nil, refuse
-			}
-		case '{', '}':
-			return nil, refuse
-		default:
-			if fold && p[i] >= utf8.RuneSelf {
-				return nil, refuse
-			}
-		}
+	if err := checkRegexp(p, fold); err != nil {
+		return nil, err
 	}
 	src := "(?s)" + p
 	if fold {
@@ -491,6 +471,43 @@ func (c *regexCache) get(p string, fold bool) (*regexp.Regexp, error) {
 	}
 	c.m[key] = re
 	return re, nil
+}
+
+// checkRegexp refuses a regular expression that Go's engine does not match as PostgreSQL's does.
+func checkRegexp(p string, fold bool) error {
+	refuse := sqlstate.Refusal("CLV-2104", "a SQLite shard does not match the regular expression %s exactly", quote.Text(p)).
+		WithHint("Use literals, ., [...], (...), |, *, +, ?, ^ and $ only, or LIKE.")
+	if strings.HasPrefix(p, "***") {
+		return refuse
+	}
+	for _, s := range []string{"(?", "[[", "[:", "*?", "+?", "??"} {
+		if strings.Contains(p, s) {
+			return refuse
+		}
+	}
+	for i := 0; i < len(p); i++ {
+		switch p[i] {
+		case '\\':
+			i++
+			if i >= len(p) {
+				return sqlstate.New("2201B", "invalid regular expression: invalid escape \\ sequence")
+			}
+			if letterOrDigit(p[i]) || p[i] >= utf8.RuneSelf {
+				return refuse
+			}
+		case '{', '}':
+			return refuse
+		default:
+			if fold && p[i] >= utf8.RuneSelf {
+				return refuse
+			}
+		}
+	}
+	return nil
+}
+
+func letterOrDigit(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
 // foldASCII writes each letter outside brackets as a class of its two cases.
@@ -536,53 +553,72 @@ func formatText(f string, a []Arg) (string, error) {
 			b.WriteByte('%')
 			continue
 		}
-		start := i
-		for i < len(f) && f[i] >= '0' && f[i] <= '9' {
-			i++
+		n, size, err := formatPosition(f[i:])
+		if err != nil {
+			return "", err
 		}
-		if i > start {
-			if i >= len(f) || f[i] != '$' {
-				return "", value.Unsupported("a width in format")
-			}
-			n, err := strconv.Atoi(f[start:i])
-			if err != nil || n == 0 {
-				return "", sqlstate.New(sqlstate.InvalidParameterValue, "format specifies argument 0, but arguments are numbered from 1")
-			}
-			next = n - 1
-			i++
+		if size > 0 {
+			next, i = n-1, i+size
 		}
-		if i >= len(f) {
-			return "", sqlstate.New(sqlstate.InvalidParameterValue, "unterminated format() type specifier").WithHint("For a single \"%%\" use \"%%%%\".")
-		}
-		if f[i] == '-' || f[i] == '*' {
-			return "", value.Unsupported("a width in format")
-		}
-		if f[i] != 's' && f[i] != 'I' && f[i] != 'L' {
-			return "", sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized format() type specifier \"%c\"", f[i]).WithHint("For a single \"%%\" use \"%%%%\".")
+		if err := checkConversion(f[i:]); err != nil {
+			return "", err
 		}
 		if next >= len(a) {
 			return "", sqlstate.New(sqlstate.InvalidParameterValue, "too few arguments for format()")
 		}
-		x := a[next]
-		next++
-		null := x.Type() == sqlite.TypeNull
-		switch f[i] {
-		case 's':
-			if !null {
-				b.WriteString(x.Text())
-			}
-		case 'I':
-			if null {
-				return "", sqlstate.New(sqlstate.NullNotAllowed, "null values cannot be formatted as an SQL identifier")
-			}
-			b.WriteString(quote.PGIdent(x.Text()))
-		case 'L':
-			if null {
-				b.WriteString("NULL")
-			} else {
-				b.WriteString(quote.PGLiteral(x.Text()))
-			}
+		text, err := converted(f[i], a[next])
+		if err != nil {
+			return "", err
 		}
+		b.WriteString(text)
+		next++
 	}
 	return b.String(), nil
+}
+
+// formatPosition reads the number of an argument and its $, which a conversion of format() may begin with.
+func formatPosition(f string) (n, size int, err error) {
+	digits := len(f) - len(strings.TrimLeft(f, "0123456789"))
+	if digits == 0 {
+		return 0, 0, nil
+	}
+	if digits == len(f) || f[digits] != '$' {
+		return 0, 0, value.Unsupported("a width in format")
+	}
+	n, err = strconv.Atoi(f[:digits])
+	if err != nil || n == 0 {
+		return 0, 0, sqlstate.New(sqlstate.InvalidParameterValue, "format specifies argument 0, but arguments are numbered from 1")
+	}
+	return n, digits + 1, nil
+}
+
+// checkConversion refuses what is not a conversion of format().
+func checkConversion(f string) error {
+	switch {
+	case f == "":
+		return sqlstate.New(sqlstate.InvalidParameterValue, "unterminated format() type specifier").WithHint("For a single \"%%\" use \"%%%%\".")
+	case f[0] == '-' || f[0] == '*':
+		return value.Unsupported("a width in format")
+	case f[0] != 's' && f[0] != 'I' && f[0] != 'L':
+		return sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized format() type specifier \"%c\"", f[0]).WithHint("For a single \"%%\" use \"%%%%\".")
+	}
+	return nil
+}
+
+// converted is an argument of format() as a conversion shows it.
+func converted(conversion byte, x Arg) (string, error) {
+	null := x.Type() == sqlite.TypeNull
+	switch {
+	case null && conversion == 'I':
+		return "", sqlstate.New(sqlstate.NullNotAllowed, "null values cannot be formatted as an SQL identifier")
+	case null && conversion == 'L':
+		return "NULL", nil
+	case null:
+		return "", nil
+	case conversion == 'I':
+		return quote.PGIdent(x.Text()), nil
+	case conversion == 'L':
+		return quote.PGLiteral(x.Text()), nil
+	}
+	return x.Text(), nil
 }

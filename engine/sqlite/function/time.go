@@ -258,25 +258,26 @@ func zoneArg(name string) (*time.Location, error) {
 	return nil, sqlstate.New(sqlstate.InvalidParameterValue, "time zone \"%s\" not recognized", name)
 }
 
+// withinDay are the units that divide a day, in microseconds.
+var withinDay = map[string]int64{
+	"microseconds": 1, "microsecond": 1, "us": 1,
+	"milliseconds": 1000, "millisecond": 1000, "ms": 1000,
+	"second": 1000000, "seconds": 1000000, "sec": 1000000, "s": 1000000,
+	"minute": 60000000, "minutes": 60000000, "min": 60000000, "m": 60000000,
+	"hour": 3600000000, "hours": 3600000000, "hr": 3600000000, "h": 3600000000,
+}
+
 func dateTrunc(field string, t int64, typ string) (int64, error) {
 	if t == value.TimestampInf || t == value.TimestampMinusInf {
 		return t, nil
 	}
 	days, us := value.SplitTimestamp(t)
 	y, m, _ := value.Civil(days)
-	floorTo := func(n int64) (int64, error) { return days*value.MicrosPerDay + us/n*n, nil }
+	if n := withinDay[strings.ToLower(field)]; n != 0 {
+		return days*value.MicrosPerDay + us/n*n, nil
+	}
 	// Years count without a year 0: 1 BC is year 0 here.
 	switch strings.ToLower(field) {
-	case "microseconds", "microsecond", "us":
-		return t, nil
-	case "milliseconds", "millisecond", "ms":
-		return floorTo(1000)
-	case "second", "seconds", "sec", "s":
-		return floorTo(1000000)
-	case "minute", "minutes", "min", "m":
-		return floorTo(60000000)
-	case "hour", "hours", "hr", "h":
-		return floorTo(3600000000)
 	case "day", "days", "d":
 		return days * value.MicrosPerDay, nil
 	case "week", "weeks", "w":
@@ -306,80 +307,42 @@ func dateTrunc(field string, t int64, typ string) (int64, error) {
 }
 
 func extract(field string, t int64, typ uint32, offset int) (value.Datum, error) {
-	if typ == pgoid.Date {
-		if t == value.DateInf || t == value.DateMinusInf {
-			return value.Datum{}, sqlstate.Refusal("CLV-2106", "extract of an infinite date is not supported on a SQLite shard").
-				WithHint("Test isfinite first.")
-		}
-	} else if t == value.TimestampInf || t == value.TimestampMinusInf {
-		return value.Datum{}, sqlstate.Refusal("CLV-2107", "extract of an infinite timestamp is not supported on a SQLite shard").
-			WithHint("Test isfinite first.")
+	if err := checkFinite(t, typ); err != nil {
+		return value.Datum{}, err
 	}
 	dateOnly := typ == pgoid.Date
 	if dateOnly {
 		t *= value.MicrosPerDay
 	}
 	days, us := value.SplitTimestamp(t)
-	y, m, d := value.Civil(days)
 	scaled := func(n int64, scale int) (value.Datum, error) {
 		x := value.NumericOf(n)
 		x.Scale = scale
 		return value.Text(x.String()), nil
 	}
 	whole := func(n int64) (value.Datum, error) { return value.Text(strconv.FormatInt(n, 10)), nil }
-	if dateOnly {
-		switch field {
-		case "hour", "minute", "second", "milliseconds", "microseconds", "timezone", "timezone_hour", "timezone_minute":
+	if n, ok := dateField(field, days); ok {
+		return whole(n)
+	}
+	switch field {
+	case "hour", "minute", "second", "milliseconds", "microseconds", "timezone", "timezone_hour", "timezone_minute":
+		if dateOnly {
 			return value.Datum{}, sqlstate.New(sqlstate.FeatureNotSupported, "unit \"%s\" not supported for type date", field)
 		}
 	}
 	switch field {
-	case "year":
-		if y <= 0 {
-			y--
+	case "hour", "minute":
+		n := us / withinDay[field]
+		if field == "minute" {
+			n %= 60
 		}
-		return whole(y)
-	case "month":
-		return whole(int64(m))
-	case "day":
-		return whole(int64(d))
-	case "hour":
-		return whole(us / 3600000000)
-	case "minute":
-		return whole(us / 60000000 % 60)
+		return whole(n)
 	case "second":
 		return scaled(us%60000000, 6)
 	case "milliseconds":
 		return scaled(us%60000000, 3)
 	case "microseconds":
 		return whole(us % 60000000)
-	case "quarter":
-		return whole(int64((m-1)/3 + 1))
-	case "dow", "isodow":
-		wd := (days + 6) % 7 // 2000-01-01 was a Saturday
-		if wd < 0 {
-			wd += 7
-		}
-		if field == "isodow" && wd == 0 {
-			wd = 7
-		}
-		return whole(wd)
-	case "doy":
-		return whole(days - value.DayOf(y, 1, 1) + 1)
-	case "week", "isoyear":
-		wd := (days - 2) % 7
-		if wd < 0 {
-			wd += 7
-		}
-		thursday := days - wd + 3
-		iy, _, _ := value.Civil(thursday)
-		if field == "week" {
-			return whole((thursday-value.DayOf(iy, 1, 1))/7 + 1)
-		}
-		if iy <= 0 {
-			iy--
-		}
-		return whole(iy)
 	case "epoch":
 		if dateOnly {
 			return whole((days + value.EpochDays) * 86400)
@@ -395,4 +358,58 @@ func extract(field string, t int64, typ uint32, offset int) (value.Datum, error)
 	}
 	return value.Datum{}, sqlstate.Refusal("CLV-2108", "extract of '%s' is not supported on a SQLite shard", field).
 		WithHint("Use year, quarter, month, week, day, dow, doy, hour, minute, second or epoch.")
+}
+
+// checkFinite refuses to take a field of infinity.
+func checkFinite(t int64, typ uint32) error {
+	switch {
+	case typ == pgoid.Date && (t == value.DateInf || t == value.DateMinusInf):
+		return sqlstate.Refusal("CLV-2106", "extract of an infinite date is not supported on a SQLite shard").
+			WithHint("Test isfinite first.")
+	case typ != pgoid.Date && (t == value.TimestampInf || t == value.TimestampMinusInf):
+		return sqlstate.Refusal("CLV-2107", "extract of an infinite timestamp is not supported on a SQLite shard").
+			WithHint("Test isfinite first.")
+	}
+	return nil
+}
+
+// dateField is a field that a day has, false for another one.
+func dateField(field string, days int64) (int64, bool) {
+	y, m, d := value.Civil(days)
+	monday := days - floorMod(days-2, 7) // of its week: 2000-01-03 was one
+	thursday := monday + 3
+	iy, _, _ := value.Civil(thursday)
+	switch field {
+	case "year":
+		return withoutZero(y), true
+	case "month":
+		return int64(m), true
+	case "day":
+		return int64(d), true
+	case "quarter":
+		return int64((m-1)/3 + 1), true
+	case "dow":
+		return floorMod(days+6, 7), true // 2000-01-01 was a Saturday
+	case "isodow":
+		return days - monday + 1, true
+	case "doy":
+		return days - value.DayOf(y, 1, 1) + 1, true
+	case "week":
+		return (thursday-value.DayOf(iy, 1, 1))/7 + 1, true
+	case "isoyear":
+		return withoutZero(iy), true
+	}
+	return 0, false
+}
+
+// withoutZero counts years without a year 0, as PostgreSQL shows them: 1 BC is -1.
+func withoutZero(year int64) int64 {
+	if year <= 0 {
+		return year - 1
+	}
+	return year
+}
+
+func floorMod(a, n int64) int64 {
+	return (a%n + n) % n
 }

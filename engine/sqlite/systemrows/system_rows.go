@@ -1,6 +1,7 @@
 package systemrows
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,16 +32,8 @@ func (m *rowMaker) Add(f Fields) {
 	for i, col := range m.def.Columns {
 		v, ok := f[col.Name]
 		if !ok {
-			// Flags and counters that are never set here.
-			if col.NotNull {
-				switch value.ClassOf(col.Type) {
-				case value.ClassInt:
-					row[i] = value.Int(0)
-				case value.ClassFloat:
-					row[i] = value.Datum{Kind: 'f'}
-				case value.ClassText:
-					row[i] = value.Text("")
-				}
+			if col.NotNull { // flags and counters that are never set here
+				row[i] = zero(col.Type)
 			}
 			continue
 		}
@@ -67,6 +60,19 @@ func (m *rowMaker) Add(f Fields) {
 		}
 	}
 	m.Rows = append(m.Rows, row)
+}
+
+// zero is what a column has that is never set, and never null.
+func zero(typ uint32) value.Datum {
+	switch value.ClassOf(typ) {
+	case value.ClassInt:
+		return value.Int(0)
+	case value.ClassFloat:
+		return value.Datum{Kind: 'f'}
+	case value.ClassText:
+		return value.Text("")
+	}
+	return value.Datum{}
 }
 
 func numsArray(nums []int16) string {
@@ -541,38 +547,7 @@ func fillInfoColumns(ns *catalog.Namespace) [][]value.Datum {
 			if col.Default != "" {
 				f["column_default"] = col.Default
 			}
-			switch col.Type {
-			case pgoid.Varchar, pgoid.Bpchar:
-				if col.Mod > 0 {
-					f["character_maximum_length"] = col.Mod - 4
-					f["character_octet_length"] = (col.Mod - 4) * 4
-				} else {
-					f["character_octet_length"] = 1 << 30
-				}
-			case pgoid.Text:
-				f["character_octet_length"] = 1 << 30
-			case pgoid.Int2:
-				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 16, 2, 0
-			case pgoid.Int4:
-				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 32, 2, 0
-			case pgoid.Int8:
-				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 64, 2, 0
-			case pgoid.Float8:
-				f["numeric_precision"], f["numeric_precision_radix"] = 53, 2
-			case pgoid.Numeric:
-				f["numeric_precision_radix"] = 10
-				if col.Mod >= 0 {
-					p, s := value.NumericTypmod(col.Mod)
-					f["numeric_precision"], f["numeric_scale"] = p, s
-				}
-			case pgoid.Date:
-				f["datetime_precision"] = 0
-			case pgoid.Time, pgoid.Timestamp, pgoid.Timestamptz:
-				f["datetime_precision"] = 6
-				if col.Mod >= 0 {
-					f["datetime_precision"] = col.Mod
-				}
-			}
+			maps.Copy(f, typeSizes(col))
 			m.Add(f)
 		}
 	}
@@ -586,6 +561,44 @@ func fillInfoColumns(ns *catalog.Namespace) [][]value.Datum {
 		table(s.Def)
 	}
 	return m.Rows
+}
+
+// typeSizes are the columns of information_schema.columns about a type's length and precision.
+func typeSizes(col *catalog.Column) Fields {
+	f := Fields{}
+	switch col.Type {
+	case pgoid.Varchar, pgoid.Bpchar:
+		if col.Mod > 0 {
+			f["character_maximum_length"] = col.Mod - 4
+			f["character_octet_length"] = (col.Mod - 4) * 4
+		} else {
+			f["character_octet_length"] = 1 << 30
+		}
+	case pgoid.Text:
+		f["character_octet_length"] = 1 << 30
+	case pgoid.Int2:
+		f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 16, 2, 0
+	case pgoid.Int4:
+		f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 32, 2, 0
+	case pgoid.Int8:
+		f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 64, 2, 0
+	case pgoid.Float8:
+		f["numeric_precision"], f["numeric_precision_radix"] = 53, 2
+	case pgoid.Numeric:
+		f["numeric_precision_radix"] = 10
+		if col.Mod >= 0 {
+			p, s := value.NumericTypmod(col.Mod)
+			f["numeric_precision"], f["numeric_scale"] = p, s
+		}
+	case pgoid.Date:
+		f["datetime_precision"] = 0
+	case pgoid.Time, pgoid.Timestamp, pgoid.Timestamptz:
+		f["datetime_precision"] = 6
+		if col.Mod >= 0 {
+			f["datetime_precision"] = col.Mod
+		}
+	}
+	return f
 }
 
 var constraintWords = map[string]string{"p": "PRIMARY KEY", "u": "UNIQUE", "c": "CHECK", "f": "FOREIGN KEY"}

@@ -222,8 +222,7 @@ func (t *converter) param(p *pg.ParamRef) expr {
 	if typ == 0 {
 		e.typ = pgoid.Unknown
 	} else if value.ClassOf(typ) == value.ClassNone {
-		fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(typ)).
-			WithHint("See docs/sql-sqlite.md for the types it has."))
+		fault.Raise(noValues(typ))
 	}
 	return e
 }
@@ -516,45 +515,50 @@ func (t *Translator) subLink(s *pg.SubLink) expr {
 		a := t.alias()
 		return expr{sql: fmt.Sprintf("(SELECT coalesce(cleave_array_agg(%d, %s.c1), '{}') FROM (%s) AS %s)", typ, a, q.sql(), a), typ: at, mod: -1, name: "array"}
 	case pg.SubLinkType_ANY_SUBLINK, pg.SubLinkType_ALL_SUBLINK:
-		op := "="
-		if len(s.OperName) > 0 {
-			op = s.OperName[len(s.OperName)-1].GetString_().GetSval()
-		}
-		all := s.SubLinkType == pg.SubLinkType_ALL_SUBLINK
-		if !(op == "=" && !all || op == "<>" && all) {
-			fault.Refuse("CLV-2071", "%s ANY or ALL of a subquery", op)
-		}
-		lhs := t.expr(s.Testexpr)
-		q := t.query(s.Subselect, queryOptions{})
-		left := lhs.row
-		if left == nil {
-			left = []expr{lhs}
-		}
-		if len(left) != len(q.targets) {
-			word := "few"
-			if len(q.targets) > len(left) {
-				word = "many"
-			}
-			t.failAt(s.Location, sqlstate.SyntaxError, "subquery has too %s columns", word)
-		}
-		parts := make([]string, len(left))
-		for i := range left {
-			l, r := t.unifyComparison(op, left[i], t.resolveText(q.targets[i].e), s.Location)
-			q.targets[i].e = expr{sql: comparand(r), typ: r.typ, mod: r.mod}
-			parts[i] = comparand(l)
-		}
-		sql := parts[0]
-		if len(parts) > 1 {
-			sql = "(" + strings.Join(parts, ", ") + ")"
-		}
-		word := " IN ("
-		if all {
-			word = " NOT IN ("
-		}
-		return expr{sql: "(" + sql + word + q.sql() + "))", typ: pgoid.Bool, mod: -1, name: "?column?"}
+		return t.inSubquery(s)
 	}
 	fault.Refuse("CLV-2072", "this kind of subquery")
 	return expr{}
+}
+
+// inSubquery translates = ANY and <> ALL of a subquery, which are IN and NOT IN.
+func (t *Translator) inSubquery(s *pg.SubLink) expr {
+	op := "="
+	if len(s.OperName) > 0 {
+		op = s.OperName[len(s.OperName)-1].GetString_().GetSval()
+	}
+	all := s.SubLinkType == pg.SubLinkType_ALL_SUBLINK
+	if !(op == "=" && !all || op == "<>" && all) {
+		fault.Refuse("CLV-2071", "%s ANY or ALL of a subquery", op)
+	}
+	lhs := t.expr(s.Testexpr)
+	q := t.query(s.Subselect, queryOptions{})
+	left := lhs.row
+	if left == nil {
+		left = []expr{lhs}
+	}
+	if len(left) != len(q.targets) {
+		word := "few"
+		if len(q.targets) > len(left) {
+			word = "many"
+		}
+		t.failAt(s.Location, sqlstate.SyntaxError, "subquery has too %s columns", word)
+	}
+	parts := make([]string, len(left))
+	for i := range left {
+		l, r := t.unifyComparison(op, left[i], t.resolveText(q.targets[i].e), s.Location)
+		q.targets[i].e = expr{sql: comparand(r), typ: r.typ, mod: r.mod}
+		parts[i] = comparand(l)
+	}
+	sql := parts[0]
+	if len(parts) > 1 {
+		sql = "(" + strings.Join(parts, ", ") + ")"
+	}
+	word := " IN ("
+	if all {
+		word = " NOT IN ("
+	}
+	return expr{sql: "(" + sql + word + q.sql() + "))", typ: pgoid.Bool, mod: -1, name: "?column?"}
 }
 
 // nodeLocation returns the byte offset of an expression, -1 if unknown.

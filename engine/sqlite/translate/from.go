@@ -212,71 +212,11 @@ func (t *Translator) join(j *pg.JoinExpr) (string, []*rte) {
 		fault.Refuse("CLV-2079", "this join")
 	}
 	all := append(append([]*rte{}, left...), right...)
-	seen := map[string]bool{}
-	for _, r := range all {
-		if r.alias != "" {
-			if key := r.schema + "\x00" + r.alias; seen[key] {
-				fault.Raisef("42712", "table name \"%s\" specified more than once", r.alias)
-			} else {
-				seen[key] = true
-			}
-		}
-	}
-	var using []string
-	for _, u := range j.UsingClause {
-		using = append(using, u.GetString_().GetSval())
-	}
-	if j.IsNatural {
-		for _, l := range left {
-			for i := range l.cols {
-				c := &l.cols[i]
-				if c.hidden {
-					continue
-				}
-				for _, r := range right {
-					for k := range r.cols {
-						if r.cols[k].name == c.name && !r.cols[k].hidden {
-							using = append(using, c.name)
-						}
-					}
-				}
-			}
-		}
-	}
+	refuseSameNames(all)
 	on := ""
 	var merged *rte
-	if len(using) > 0 {
-		merged = &rte{merged: true}
-		var conds []string
-		for _, name := range using {
-			l := usingColumn(left, name, "left")
-			r := usingColumn(right, name, "right")
-			le := expr{sql: l.sql, typ: l.typ, mod: l.mod, notNull: l.notNull}
-			re := expr{sql: r.sql, typ: r.typ, mod: r.mod, notNull: r.notNull}
-			conds = append(conds, t.binary("=", le, re, -1).sql)
-			pair := []expr{le, re}
-			typ, mod := t.toCommon(pair, "JOIN/USING")
-			c := rteCol{name: name, typ: typ, mod: mod}
-			switch j.Jointype {
-			case pg.JoinType_JOIN_RIGHT:
-				c.sql, c.notNull = pair[1].sql, r.notNull
-				c.table, c.attnum = r.table, r.attnum
-			case pg.JoinType_JOIN_FULL:
-				c.sql = "coalesce(" + pair[0].sql + ", " + pair[1].sql + ")"
-			default:
-				// PostgreSQL prefers the side that needs no cast: 1.0 prints otherwise than 1.
-				if j.Jointype == pg.JoinType_JOIN_INNER && l.typ != typ && r.typ == typ {
-					c.sql, c.notNull = pair[1].sql, r.notNull
-					c.table, c.attnum = r.table, r.attnum
-					break
-				}
-				c.sql, c.notNull = pair[0].sql, l.notNull
-				c.table, c.attnum = l.table, l.attnum
-			}
-			l.hidden, r.hidden = true, true
-			merged.cols = append(merged.cols, c)
-		}
-		on = " ON " + balanced(conds, " AND ")
+	if using := usingNames(j, left, right); len(using) > 0 {
+		merged, on = t.joinUsing(j.Jointype, using, left, right)
 	}
 	// The condition sees both sides, and nothing of the other items of FROM.
 	if j.Quals != nil {
@@ -308,6 +248,76 @@ func (t *Translator) join(j *pg.JoinExpr) (string, []*rte) {
 	return lsql + " " + word + " " + rsql + on, all
 }
 
+// refuseSameNames refuses two tables of a join with one name.
+func refuseSameNames(all []*rte) {
+	seen := map[string]bool{}
+	for _, r := range all {
+		if r.alias == "" {
+			continue
+		}
+		key := r.schema + "\x00" + r.alias
+		if seen[key] {
+			fault.Raisef("42712", "table name \"%s\" specified more than once", r.alias)
+		}
+		seen[key] = true
+	}
+}
+
+// usingNames are the columns of USING, for NATURAL those that both sides have.
+func usingNames(j *pg.JoinExpr, left, right []*rte) (using []string) {
+	for _, u := range j.UsingClause {
+		using = append(using, u.GetString_().GetSval())
+	}
+	if !j.IsNatural {
+		return using
+	}
+	for _, l := range left {
+		for _, c := range l.cols {
+			if c.hidden {
+				continue
+			}
+			for _, r := range right {
+				for _, k := range r.cols {
+					if k.name == c.name && !k.hidden {
+						using = append(using, c.name)
+					}
+				}
+			}
+		}
+	}
+	return using
+}
+
+// joinUsing makes the columns that USING merges, and the condition. The columns of both sides are hidden from then on.
+func (t *Translator) joinUsing(kind pg.JoinType, using []string, left, right []*rte) (merged *rte, on string) {
+	merged = &rte{merged: true}
+	var conds []string
+	for _, name := range using {
+		l := usingColumn(left, name, "left")
+		r := usingColumn(right, name, "right")
+		le := expr{sql: l.sql, typ: l.typ, mod: l.mod, notNull: l.notNull}
+		re := expr{sql: r.sql, typ: r.typ, mod: r.mod, notNull: r.notNull}
+		conds = append(conds, t.binary("=", le, re, -1).sql)
+		pair := []expr{le, re}
+		typ, mod := t.toCommon(pair, "JOIN/USING")
+		c := rteCol{name: name, typ: typ, mod: mod}
+		switch {
+		case kind == pg.JoinType_JOIN_FULL:
+			c.sql = "coalesce(" + pair[0].sql + ", " + pair[1].sql + ")"
+		// PostgreSQL prefers the side that needs no cast: 1.0 prints otherwise than 1.
+		case kind == pg.JoinType_JOIN_RIGHT, kind == pg.JoinType_JOIN_INNER && l.typ != typ && r.typ == typ:
+			c.sql, c.notNull = pair[1].sql, r.notNull
+			c.table, c.attnum = r.table, r.attnum
+		default:
+			c.sql, c.notNull = pair[0].sql, l.notNull
+			c.table, c.attnum = l.table, l.attnum
+		}
+		l.hidden, r.hidden = true, true
+		merged.cols = append(merged.cols, c)
+	}
+	return merged, " ON " + balanced(conds, " AND ")
+}
+
 func usingColumn(side []*rte, name, which string) *rteCol {
 	var found *rteCol
 	for _, r := range side {
@@ -331,14 +341,7 @@ func (t *Translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	if f.IsRowsfrom && !f.Ordinality && len(f.Coldeflist) == 0 {
 		return t.rowsFrom(f)
 	}
-	ancestors := len(f.Functions) == 1 && isAncestors(f.Functions[0].GetList().GetItems()[0].GetFuncCall())
-	if f.IsRowsfrom || f.Ordinality && !ancestors && !isUnnest(f.Functions[0]) || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
-		fault.Refuse("CLV-2080", "this form of a function in FROM")
-	}
-	fc := f.Functions[0].GetList().GetItems()[0].GetFuncCall()
-	if fc == nil {
-		fault.Refuse("CLV-2081", "this function in FROM")
-	}
+	fc, ancestors := calledInFrom(f)
 	name := fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval()
 	if name == "unnest" && len(fc.Args) > 1 {
 		fault.Refuse("CLV-2082", "unnest of several arrays")
@@ -358,35 +361,11 @@ func (t *Translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	if f.Alias != nil {
 		r.alias, colName = f.Alias.Aliasname, f.Alias.Aliasname
 	}
-	types := make([]uint32, len(args))
-	for i, a := range args {
-		types[i] = a.typ
-	}
-	cand, ambiguous := value.Builtin.Call(name, types, false)
-	if cand == nil {
-		t.noFunction(name, types, ambiguous, fc.Location)
-	}
-	if cand.Function == nil || !cand.Function.Set {
-		fault.Refuse("CLV-2083", "the function %s in FROM", name)
-	}
-	p := polymorphic(cand.Args, args, cand.Function.Result)
-	for i := range args {
-		args[i] = t.coerce(args[i], p.args[i], -1, pgcatalog.Implicit)
-	}
-	typ := p.result
+	cand, typ := t.setFunction(name, args, fc.Location)
 	var sql string
 	switch cand.Function.Signature() {
 	case "generate_series(int4,int4)", "generate_series(int8,int8)", "generate_series(int4,int4,int4)", "generate_series(int8,int8,int8)":
-		step := "1"
-		if len(args) == 3 {
-			step = call("cleave_step", args[2].sql)
-		}
-		n := t.alias()
-		// The first row and the step are computed once, in p; the end is tested
-		// before adding, so that nothing overflows.
-		sql = "(WITH RECURSIVE p" + n + "(a, b, s) AS MATERIALIZED (SELECT " + args[0].sql + ", " + args[1].sql + ", " + step + "), " +
-			n + "(v) AS (SELECT a FROM p" + n + " WHERE (s > 0 AND a <= b) OR (s < 0 AND a >= b) UNION ALL SELECT cleave_series(v, s, b) FROM " + n + ", p" + n +
-			" WHERE cleave_series(v, s, b) IS NOT NULL) SELECT v AS c1 FROM " + n + ") AS " + alias
+		sql = series(args, t.alias()) + " AS " + alias
 		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1, notNull: true}}
 	case "pg_partition_ancestors(regclass)":
 		// No table is a partition here.
@@ -407,6 +386,48 @@ func (t *Translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	}
 	renameColumns(r, f.Alias)
 	return sql, r
+}
+
+// setFunction finds the set-returning function of a name and arguments, which it makes of the function's types, and what its rows are.
+func (t *converter) setFunction(name string, args []expr, location int32) (*pgcatalog.Match, uint32) {
+	types := typesOf(args)
+	cand, ambiguous := value.Builtin.Call(name, types, false)
+	if cand == nil {
+		t.noFunction(name, types, ambiguous, location)
+	}
+	if cand.Function == nil || !cand.Function.Set {
+		fault.Refuse("CLV-2083", "the function %s in FROM", name)
+	}
+	p := polymorphic(cand.Args, args, cand.Function.Result)
+	for i := range args {
+		args[i] = t.coerce(args[i], p.args[i], -1, pgcatalog.Implicit)
+	}
+	return cand, p.result
+}
+
+// calledInFrom is the function that stands in FROM. ancestors: it is pg_partition_ancestors.
+func calledInFrom(f *pg.RangeFunction) (fc *pg.FuncCall, ancestors bool) {
+	ancestors = len(f.Functions) == 1 && isAncestors(f.Functions[0].GetList().GetItems()[0].GetFuncCall())
+	if f.IsRowsfrom || f.Ordinality && !ancestors && !isUnnest(f.Functions[0]) || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
+		fault.Refuse("CLV-2080", "this form of a function in FROM")
+	}
+	fc = f.Functions[0].GetList().GetItems()[0].GetFuncCall()
+	if fc == nil {
+		fault.Refuse("CLV-2081", "this function in FROM")
+	}
+	return fc, ancestors
+}
+
+// series is generate_series of integers, by a query of that name. The first row and the step are computed once, in p; the end is tested before adding, so that
+// nothing overflows.
+func series(args []expr, n string) string {
+	step := "1"
+	if len(args) == 3 {
+		step = call("cleave_step", args[2].sql)
+	}
+	return "(WITH RECURSIVE p" + n + "(a, b, s) AS MATERIALIZED (SELECT " + args[0].sql + ", " + args[1].sql + ", " + step + "), " +
+		n + "(v) AS (SELECT a FROM p" + n + " WHERE (s > 0 AND a <= b) OR (s < 0 AND a >= b) UNION ALL SELECT cleave_series(v, s, b) FROM " + n + ", p" + n +
+		" WHERE cleave_series(v, s, b) IS NOT NULL) SELECT v AS c1 FROM " + n + ")"
 }
 
 // sessionFunction are functions of one value, the same for all of a statement, that clients read as a table when they connect.

@@ -33,18 +33,11 @@ func (t *Translator) funcCall(f *pg.FuncCall) expr {
 	if done {
 		return e
 	}
-	var isAgg bool
-	for p := range value.Builtin.Functions(name) {
-		isAgg = isAgg || p.Kind == 'a'
+	args, suffix := c.arguments(name, isAggregate(name))
+	if slices.ContainsFunc(args, func(a expr) bool { return a.row != nil }) {
+		fault.Refuse("CLV-2086", "a row as an argument")
 	}
-	args, suffix := c.arguments(name, isAgg)
-	types := make([]uint32, len(args))
-	for i, a := range args {
-		if a.row != nil {
-			fault.Refuse("CLV-2086", "a row as an argument")
-		}
-		types[i] = a.typ
-	}
+	types := typesOf(args)
 	if f.AggStar && len(args) == 0 && name != "count" {
 		t.noFunction(name, types, false, f.Location)
 	}
@@ -74,13 +67,22 @@ func (t *Translator) funcCall(f *pg.FuncCall) expr {
 		fault.Refuse("CLV-2087", "the set-returning function %s outside FROM", name)
 	}
 	if value.ClassOf(e.typ) == value.ClassNone {
-		fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(e.typ)).
-			WithHint("See docs/sql-sqlite.md for the types it has."))
+		fault.Raise(noValues(e.typ))
 	}
 	if p.Kind == 'a' || p.Kind == 'w' {
 		return c.aggregate(e, p, args, texts, suffix)
 	}
 	return c.plain(e, cand, args, suffix.order)
+}
+
+// isAggregate reports whether an aggregate has the name.
+func isAggregate(name string) bool {
+	for p := range value.Builtin.Functions(name) {
+		if p.Kind == 'a' {
+			return true
+		}
+	}
+	return false
 }
 
 // called is the name of the function that is called. done: it is one of Cleave's own, and e the call.
@@ -96,13 +98,7 @@ func (c funcCall) called() (name string, e expr, done bool) {
 		}
 	}
 	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog {
-		if parts[0] == catalog.SchemaInformation && name == "_pg_expandarray" {
-			fault.Refuse("CLV-2088", "_pg_expandarray")
-		}
-		if len(parts) == 2 && c.t.Names.Catalog.Schemas[parts[0]] == nil {
-			c.t.failAt(c.f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
-		}
-		c.t.noFunction(strings.Join(parts, "."), nil, false, c.f.Location)
+		c.notInCatalog(parts)
 	}
 	if name == "hash_record_extended" {
 		if e, ok := c.t.recordHash(c.f); ok {
@@ -110,6 +106,17 @@ func (c funcCall) called() (name string, e expr, done bool) {
 		}
 	}
 	return name, e, false
+}
+
+// notInCatalog fails for a function of a schema other than pg_catalog: a file has none.
+func (c funcCall) notInCatalog(parts []string) {
+	if parts[0] == catalog.SchemaInformation && parts[len(parts)-1] == "_pg_expandarray" {
+		fault.Refuse("CLV-2088", "_pg_expandarray")
+	}
+	if len(parts) == 2 && c.t.Names.Catalog.Schemas[parts[0]] == nil {
+		c.t.failAt(c.f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
+	}
+	c.t.noFunction(strings.Join(parts, "."), nil, false, c.f.Location)
 }
 
 // callSuffix is what stands behind an aggregate's arguments.
@@ -368,7 +375,8 @@ const (
 )
 
 func (t *Translator) windowSpec(w *pg.WindowDef) string {
-	if w.Name != "" && len(w.PartitionClause) == 0 && len(w.OrderClause) == 0 && w.FrameOptions&frameNonDefault == 0 {
+	named := len(w.PartitionClause) == 0 && len(w.OrderClause) == 0 && w.FrameOptions&frameNonDefault == 0
+	if w.Name != "" && named {
 		spec, ok := t.scope.sel.windows[w.Name]
 		if !ok {
 			t.failAt(w.Location, sqlstate.UndefinedObject, "window \"%s\" does not exist", w.Name)
@@ -376,7 +384,7 @@ func (t *Translator) windowSpec(w *pg.WindowDef) string {
 		return spec
 	}
 	if w.Refname != "" {
-		if spec, ok := t.scope.sel.windows[w.Refname]; ok && len(w.PartitionClause) == 0 && len(w.OrderClause) == 0 && w.FrameOptions&frameNonDefault == 0 {
+		if spec, ok := t.scope.sel.windows[w.Refname]; ok && named {
 			return spec
 		}
 		fault.Refuse("CLV-2098", "a window that extends another")
@@ -393,52 +401,51 @@ func (t *Translator) windowSpec(w *pg.WindowDef) string {
 	if len(w.OrderClause) > 0 {
 		parts = append(parts, "ORDER BY "+t.sortList(w.OrderClause, "a window's ORDER BY"))
 	}
-	if o := w.FrameOptions; o&frameNonDefault != 0 {
-		mode := "RANGE"
-		switch {
-		case o&frameRows != 0:
-			mode = "ROWS"
-		case o&frameGroups != 0:
-			mode = "GROUPS"
-		}
-		offset := func(n *pg.Node) string {
-			v, ok := syntax.Int(n)
-			if !ok || v < 0 || mode == "RANGE" {
-				fault.Refuse("CLV-2099", "a window frame with this offset")
-			}
-			return fmt.Sprint(v)
-		}
-		start, end := "", "CURRENT ROW"
-		switch {
-		case o&frameStartUnboundedP != 0:
-			start = "UNBOUNDED PRECEDING"
-		case o&frameStartCurrent != 0:
-			start = "CURRENT ROW"
-		case o&frameStartOffsetP != 0:
-			start = offset(w.StartOffset) + " PRECEDING"
-		case o&frameStartOffsetF != 0:
-			start = offset(w.StartOffset) + " FOLLOWING"
-		}
-		switch {
-		case o&frameEndUnboundedF != 0:
-			end = "UNBOUNDED FOLLOWING"
-		case o&frameEndOffsetP != 0:
-			end = offset(w.EndOffset) + " PRECEDING"
-		case o&frameEndOffsetF != 0:
-			end = offset(w.EndOffset) + " FOLLOWING"
-		}
-		frame := mode + " BETWEEN " + start + " AND " + end
-		switch {
-		case o&frameExcludeCurrent != 0:
-			frame += " EXCLUDE CURRENT ROW"
-		case o&frameExcludeGroup != 0:
-			frame += " EXCLUDE GROUP"
-		case o&frameExcludeTies != 0:
-			frame += " EXCLUDE TIES"
-		}
-		parts = append(parts, frame)
+	if w.FrameOptions&frameNonDefault != 0 {
+		parts = append(parts, windowFrame(w))
 	}
 	return "(" + strings.Join(parts, " ") + ")"
+}
+
+// frameWords are the words of a window frame for its options; the first that is set counts.
+type frameWords []struct {
+	option int32
+	word   string
+}
+
+func (f frameWords) of(options int32, others string) string {
+	for _, w := range f {
+		if options&w.option != 0 {
+			return w.word
+		}
+	}
+	return others
+}
+
+var (
+	frameModes  = frameWords{{frameRows, "ROWS"}, {frameGroups, "GROUPS"}}
+	frameStarts = frameWords{{frameStartUnboundedP, "UNBOUNDED PRECEDING"}, {frameStartCurrent, "CURRENT ROW"},
+		{frameStartOffsetP, "%s PRECEDING"}, {frameStartOffsetF, "%s FOLLOWING"}}
+	frameEnds     = frameWords{{frameEndUnboundedF, "UNBOUNDED FOLLOWING"}, {frameEndOffsetP, "%s PRECEDING"}, {frameEndOffsetF, "%s FOLLOWING"}}
+	frameExcludes = frameWords{{frameExcludeCurrent, " EXCLUDE CURRENT ROW"}, {frameExcludeGroup, " EXCLUDE GROUP"}, {frameExcludeTies, " EXCLUDE TIES"}}
+)
+
+// windowFrame is the frame of a window that has not the default one.
+func windowFrame(w *pg.WindowDef) string {
+	mode := frameModes.of(w.FrameOptions, "RANGE")
+	bound := func(word string, offset *pg.Node) string {
+		if !strings.HasPrefix(word, "%s") {
+			return word
+		}
+		v, ok := syntax.Int(offset)
+		if !ok || v < 0 || mode == "RANGE" {
+			fault.Refuse("CLV-2099", "a window frame with this offset")
+		}
+		return fmt.Sprintf(word, fmt.Sprint(v))
+	}
+	start := bound(frameStarts.of(w.FrameOptions, ""), w.StartOffset)
+	end := bound(frameEnds.of(w.FrameOptions, "CURRENT ROW"), w.EndOffset)
+	return mode + " BETWEEN " + start + " AND " + end + frameExcludes.of(w.FrameOptions, "")
 }
 
 // routerFunction translates the functions of the schema cleave_internal that stand in

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -13,105 +14,140 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// operation is a use of an operator, or of what is written like one.
+type operation struct {
+	*Translator
+	a  *pg.A_Expr
+	op string // the operator's name
+}
+
 func (t *Translator) operatorExpr(a *pg.A_Expr) expr {
 	nif := t.nullIsFalse
 	if a.Kind != pg.A_Expr_Kind_AEXPR_OP_ANY && a.Kind != pg.A_Expr_Kind_AEXPR_OP_ALL {
 		t.nullIsFalse = false
 		defer func() { t.nullIsFalse = nif }()
 	}
-	op := ""
-	if len(a.Name) > 0 {
-		op = a.Name[len(a.Name)-1].GetString_().GetSval()
-		if len(a.Name) == 2 && a.Name[0].GetString_().GetSval() != catalog.SchemaPgCatalog {
-			t.failAt(a.Location, sqlstate.UndefinedFunction, "operator does not exist: %s.%s", a.Name[0].GetString_().GetSval(), op)
-		}
-	}
+	o := operation{t, a, t.operatorName(a)}
 	switch a.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP:
-		if a.Lexpr == nil {
-			return t.prefix(op, a)
-		}
-		if a.Lexpr.GetRowExpr() != nil && a.Rexpr.GetSubLink().GetSubLinkType() == pg.SubLinkType_EXPR_SUBLINK {
-			fault.Refuse("CLV-2114", "a comparison of a row with a subquery")
-		}
-		// x = NULL and the like are ordinary comparisons.
-		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
-		if l.row != nil || r.row != nil {
-			return t.rowCompare(op, l, r, a.Location)
-		}
-		return t.binary(op, l, r, a.Location)
+		return o.ordinary()
 	case pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
-		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
-		if l.row != nil || r.row != nil {
-			fault.Refuse("CLV-2115", "IS DISTINCT FROM of rows")
-		}
-		l, r = t.unifyComparison("=", l, r, a.Location)
-		word := " IS NOT "
-		if a.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {
-			word = " IS "
-		}
-		return expr{sql: "(" + comparand(l) + word + comparand(r) + ")", typ: pgoid.Bool, mod: -1, notNull: true}
+		return o.distinctFrom()
 	case pg.A_Expr_Kind_AEXPR_NULLIF:
-		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
-		if l.lit {
-			l = t.resolveText(l)
-		}
-		v := t.volatile
-		cl, cr := t.unifyComparison("=", l, r, a.Location)
-		if t.volatile != v {
-			fault.Refuse("CLV-2116", "NULLIF of a volatile function")
-		}
-		typ := cl
-		if l.typ == pgoid.Unknown || l.typ != cl.typ {
-			l = typ
-		}
-		return expr{sql: "(CASE WHEN " + comparand(cl) + " = " + comparand(cr) + " THEN NULL ELSE " + l.sql + " END)", typ: l.typ, mod: l.mod, name: "nullif"}
+		return o.nullIf()
 	case pg.A_Expr_Kind_AEXPR_IN:
-		return t.inList(a, op)
+		return o.inList()
 	case pg.A_Expr_Kind_AEXPR_LIKE, pg.A_Expr_Kind_AEXPR_ILIKE:
 		l := t.expr(a.Lexpr)
 		if f := a.Rexpr.GetFuncCall(); f != nil && len(f.Funcname) == 2 && f.Funcname[1].GetString_().GetSval() == "like_escape" {
 			p, esc := t.expr(f.Args[0]), t.expr(f.Args[1])
 			p, esc = t.coerce(p, pgoid.Text, -1, pgcatalog.Implicit), t.coerce(esc, pgoid.Text, -1, pgcatalog.Implicit)
-			return t.binary(op, l, expr{sql: call("cleave_like_escape", p.sql, esc.sql), typ: pgoid.Text, mod: -1}, a.Location)
+			return t.binary(o.op, l, expr{sql: call("cleave_like_escape", p.sql, esc.sql), typ: pgoid.Text, mod: -1}, a.Location)
 		}
-		return t.binary(op, l, t.expr(a.Rexpr), a.Location)
+		return t.binary(o.op, l, t.expr(a.Rexpr), a.Location)
 	case pg.A_Expr_Kind_AEXPR_SIMILAR:
 		fault.Refuse("CLV-2117", "SIMILAR TO")
 	case pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
-		v := t.volatile
-		x := t.expr(a.Lexpr)
-		if t.volatile != v {
-			fault.Refuse("CLV-2118", "BETWEEN with a volatile operand")
-		}
-		b := a.Rexpr.GetList().GetItems()
-		lo, hi := t.expr(b[0]), t.expr(b[1])
-		and := func(lo, hi expr) string {
-			return "(" + t.binary(">=", x, lo, a.Location).sql + " AND " + t.binary("<=", x, hi, a.Location).sql + ")"
-		}
-		nor := func(lo, hi expr) string {
-			return "(" + t.binary("<", x, lo, a.Location).sql + " OR " + t.binary(">", x, hi, a.Location).sql + ")"
-		}
-		var sql string
-		switch a.Kind {
-		case pg.A_Expr_Kind_AEXPR_BETWEEN:
-			sql = and(lo, hi)
-		case pg.A_Expr_Kind_AEXPR_NOT_BETWEEN:
-			sql = nor(lo, hi)
-		case pg.A_Expr_Kind_AEXPR_BETWEEN_SYM:
-			sql = "(" + and(lo, hi) + " OR " + and(hi, lo) + ")"
-		default:
-			sql = "(" + nor(lo, hi) + " AND " + nor(hi, lo) + ")"
-		}
-		return expr{sql: sql, typ: pgoid.Bool, mod: -1}
+		return o.between()
 	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
-		return t.arrayCompare(a, op, a.Kind == pg.A_Expr_Kind_AEXPR_OP_ALL)
+		return o.arrayCompare(a.Kind == pg.A_Expr_Kind_AEXPR_OP_ALL)
 	}
 	fault.Refuse("CLV-2119", "this operator")
 	return expr{}
 }
 
-func (t *Translator) prefix(op string, a *pg.A_Expr) expr {
+// operatorName is the name of an operator of pg_catalog.
+func (t *place) operatorName(a *pg.A_Expr) string {
+	if len(a.Name) == 0 {
+		return ""
+	}
+	op := a.Name[len(a.Name)-1].GetString_().GetSval()
+	if schema := a.Name[0].GetString_().GetSval(); len(a.Name) == 2 && schema != catalog.SchemaPgCatalog {
+		t.failAt(a.Location, sqlstate.UndefinedFunction, "operator does not exist: %s.%s", schema, op)
+	}
+	return op
+}
+
+// operation is an operator before or between operands.
+func (t operation) ordinary() expr {
+	a, op := t.a, t.op
+	if a.Lexpr == nil {
+		return t.prefix()
+	}
+	if a.Lexpr.GetRowExpr() != nil && a.Rexpr.GetSubLink().GetSubLinkType() == pg.SubLinkType_EXPR_SUBLINK {
+		fault.Refuse("CLV-2114", "a comparison of a row with a subquery")
+	}
+	// x = NULL and the like are ordinary comparisons.
+	l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
+	if l.row != nil || r.row != nil {
+		return t.rowCompare(op, l, r, a.Location)
+	}
+	return t.binary(op, l, r, a.Location)
+}
+
+func (t operation) distinctFrom() expr {
+	a := t.a
+	l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
+	if l.row != nil || r.row != nil {
+		fault.Refuse("CLV-2115", "IS DISTINCT FROM of rows")
+	}
+	l, r = t.unifyComparison("=", l, r, a.Location)
+	word := " IS NOT "
+	if a.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {
+		word = " IS "
+	}
+	return expr{sql: "(" + comparand(l) + word + comparand(r) + ")", typ: pgoid.Bool, mod: -1, notNull: true}
+}
+
+func (t operation) nullIf() expr {
+	a := t.a
+	l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
+	if l.lit {
+		l = t.resolveText(l)
+	}
+	v := t.volatile
+	cl, cr := t.unifyComparison("=", l, r, a.Location)
+	if t.volatile != v {
+		fault.Refuse("CLV-2116", "NULLIF of a volatile function")
+	}
+	typ := cl
+	if l.typ == pgoid.Unknown || l.typ != cl.typ {
+		l = typ
+	}
+	return expr{sql: "(CASE WHEN " + comparand(cl) + " = " + comparand(cr) + " THEN NULL ELSE " + l.sql + " END)", typ: l.typ, mod: l.mod, name: "nullif"}
+}
+
+func (t operation) between() expr {
+	a := t.a
+	v := t.volatile
+	x := t.expr(a.Lexpr)
+	if t.volatile != v {
+		fault.Refuse("CLV-2118", "BETWEEN with a volatile operand")
+	}
+	b := a.Rexpr.GetList().GetItems()
+	lo, hi := t.expr(b[0]), t.expr(b[1])
+	and := func(lo, hi expr) string {
+		return "(" + t.binary(">=", x, lo, a.Location).sql + " AND " + t.binary("<=", x, hi, a.Location).sql + ")"
+	}
+	nor := func(lo, hi expr) string {
+		return "(" + t.binary("<", x, lo, a.Location).sql + " OR " + t.binary(">", x, hi, a.Location).sql + ")"
+	}
+	var sql string
+	switch a.Kind {
+	case pg.A_Expr_Kind_AEXPR_BETWEEN:
+		sql = and(lo, hi)
+	case pg.A_Expr_Kind_AEXPR_NOT_BETWEEN:
+		sql = nor(lo, hi)
+	case pg.A_Expr_Kind_AEXPR_BETWEEN_SYM:
+		sql = "(" + and(lo, hi) + " OR " + and(hi, lo) + ")"
+	default:
+		sql = "(" + nor(lo, hi) + " AND " + nor(hi, lo) + ")"
+	}
+	return expr{sql: sql, typ: pgoid.Bool, mod: -1}
+}
+
+func (t operation) prefix() expr {
+	a, op := t.a, t.op
 	// -2147483648 and its like are one literal in meaning.
 	if c := a.Rexpr.GetAConst(); c != nil && op == "-" {
 		switch v := c.Val.(type) {
@@ -196,20 +232,8 @@ func (t *Translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc in
 		e.notNull = e.notNull && a.notNull
 	}
 	if cmp, ok := comparisons[o.Name]; ok && l != nil && o.Result == pgoid.Bool && len(args) == 2 {
-		a, b := args[0], args[1]
-		if mixed, ok := t.mixedDates(a, b); ok {
-			a, b = mixed[0], mixed[1]
-		}
-		if SameRepresentation(a.typ, b.typ) && (value.Comparable(a.typ) || value.ClassOf(a.typ) == value.ClassBpchar) {
-			e.sql = "(" + comparand(a) + " " + cmp + " " + comparand(b) + ")"
-			return e
-		}
-		if o.Left == pgoid.AnyArray && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ) {
-			e.sql = "(" + a.sql + " " + cmp + " " + b.sql + ")"
-			return e
-		}
-		fault.Raise(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(a.typ), value.TypeName(b.typ)).
-			WithHint("Cast both to a type that it compares: see docs/sql-sqlite.md."))
+		e.sql = t.comparison(o, cmp, args[0], args[1])
+		return e
 	}
 	em := emitters[proc.Signature()]
 	if em == nil {
@@ -221,6 +245,22 @@ func (t *Translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc in
 	}
 	e.sql = em(t, args)
 	return e
+}
+
+// comparison compares two values whose stored forms are ordered as PostgreSQL orders them.
+func (t *converter) comparison(o *pgcatalog.Operator, cmp string, a, b expr) string {
+	if mixed, ok := t.mixedDates(a, b); ok {
+		a, b = mixed[0], mixed[1]
+	}
+	switch {
+	case SameRepresentation(a.typ, b.typ) && (value.Comparable(a.typ) || value.ClassOf(a.typ) == value.ClassBpchar):
+		return "(" + comparand(a) + " " + cmp + " " + comparand(b) + ")"
+	case o.Left == pgoid.AnyArray && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ):
+		return "(" + a.sql + " " + cmp + " " + b.sql + ")"
+	}
+	fault.Raise(sqlstate.Refusal("CLV-2122", "a SQLite shard cannot compare %s with %s exactly", value.TypeName(a.typ), value.TypeName(b.typ)).
+		WithHint("Cast both to a type that it compares: see docs/sql-sqlite.md."))
+	return ""
 }
 
 // exactArray: equal arrays have equal texts.
@@ -316,7 +356,8 @@ func (t *Translator) rowCompare(op string, l, r expr, loc int32) expr {
 	return expr{}
 }
 
-func (t *Translator) inList(a *pg.A_Expr, op string) expr {
+func (t operation) inList() expr {
+	a, op := t.a, t.op
 	v := t.volatile
 	x := t.expr(a.Lexpr)
 	if t.volatile != v {
@@ -325,39 +366,16 @@ func (t *Translator) inList(a *pg.A_Expr, op string) expr {
 	items := t.exprs(a.Rexpr.GetList().GetItems())
 	not := op == "<>"
 	if x.row != nil {
-		parts := make([]string, len(items))
-		for i, it := range items {
-			parts[i] = t.rowCompare("=", x, it, a.Location).sql
-		}
-		sql := balanced(parts, " OR ")
-		if not {
-			sql = "(NOT " + sql + ")"
-		}
-		return expr{sql: sql, typ: pgoid.Bool, mod: -1}
+		return t.rowInList(x, items, not, a.Location)
 	}
-	if x.typ == pgoid.Unknown && x.lit {
-		known := false
-		for _, it := range items {
-			known = known || it.typ != pgoid.Unknown
-		}
-		if !known {
-			x = t.resolveText(x)
-		}
+	if x.typ == pgoid.Unknown && x.lit && !slices.ContainsFunc(items, func(it expr) bool { return it.typ != pgoid.Unknown }) {
+		x = t.resolveText(x)
 	}
 	// One common type if there is one; else comparison by comparison.
 	all := append([]expr{x}, items...)
 	if typ, ok := t.tryCommon(all); ok && len(items) > 1 || ok && items[0].typ == pgoid.Unknown {
 		if value.Comparable(typ) || value.ClassOf(typ) == value.ClassBpchar {
-			parts := make([]string, len(items))
-			x = t.coerce(x, typ, -1, pgcatalog.Implicit)
-			for i := range items {
-				parts[i] = comparand(t.coerce(items[i], typ, -1, pgcatalog.Implicit))
-			}
-			word := " IN ("
-			if not {
-				word = " NOT IN ("
-			}
-			return expr{sql: "(" + comparand(x) + word + strings.Join(parts, ", ") + "))", typ: pgoid.Bool, mod: -1}
+			return t.inListOf(typ, x, items, not)
 		}
 	}
 	parts := make([]string, len(items))
@@ -369,6 +387,33 @@ func (t *Translator) inList(a *pg.A_Expr, op string) expr {
 		parts[i] = t.binary(op, x, it, a.Location).sql
 	}
 	return expr{sql: balanced(parts, word), typ: pgoid.Bool, mod: -1}
+}
+
+// rowInList compares a row with each of a list.
+func (t operation) rowInList(x expr, items []expr, not bool, location int32) expr {
+	parts := make([]string, len(items))
+	for i, it := range items {
+		parts[i] = t.rowCompare("=", x, it, location).sql
+	}
+	sql := balanced(parts, " OR ")
+	if not {
+		sql = "(NOT " + sql + ")"
+	}
+	return expr{sql: sql, typ: pgoid.Bool, mod: -1}
+}
+
+// inListOf is SQLite's IN of values of one type.
+func (t *converter) inListOf(typ uint32, x expr, items []expr, not bool) expr {
+	parts := make([]string, len(items))
+	x = t.coerce(x, typ, -1, pgcatalog.Implicit)
+	for i := range items {
+		parts[i] = comparand(t.coerce(items[i], typ, -1, pgcatalog.Implicit))
+	}
+	word := " IN ("
+	if not {
+		word = " NOT IN ("
+	}
+	return expr{sql: "(" + comparand(x) + word + strings.Join(parts, ", ") + "))", typ: pgoid.Bool, mod: -1}
 }
 
 // tryCommon returns the common type of a list, if all convert to it implicitly.
@@ -386,7 +431,8 @@ func (t *converter) tryCommon(list []expr) (typ uint32, ok bool) {
 }
 
 // arrayCompare is x op ANY (array) and x op ALL (array).
-func (t *Translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
+func (t operation) arrayCompare(all bool) expr {
+	a, op := t.a, t.op
 	nif := t.nullIsFalse
 	t.nullIsFalse = false
 	x, arr := t.expr(a.Lexpr), t.expr(a.Rexpr)

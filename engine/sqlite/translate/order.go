@@ -33,26 +33,7 @@ func (t *Translator) orderAndLimit(q *query, s *pg.SelectStmt, outputOnly bool) 
 }
 
 func (t *Translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string {
-	byPosition := func(i int) string {
-		q.targets[i].e = t.resolveText(q.targets[i].e)
-		e := q.targets[i].e
-		key := strconv.Itoa(i + 1)
-		switch value.ClassOf(e.typ) {
-		case value.ClassNumeric:
-			key += " COLLATE cleave_numeric"
-		case value.ClassBpchar:
-			if outputOnly || q.distinct {
-				fault.Refuse("CLV-2129", "ORDER BY character(n) here")
-			}
-			key = comparand(e)
-		default:
-			if !value.Comparable(e.typ) {
-				fault.Raise(sqlstate.Refusal("CLV-2130", "a SQLite shard cannot order %s exactly", value.TypeName(e.typ)).
-					WithHint("Order by a cast of it: see docs/sql-sqlite.md."))
-			}
-		}
-		return sortKey(e, key, sb)
-	}
+	byPosition := func(i int) string { return t.orderByTarget(q, i, sb, outputOnly) }
 	if c := sb.Node.GetAConst(); c != nil {
 		if iv, ok := c.Val.(*pg.A_Const_Ival); ok && !c.Isnull {
 			i := int(iv.Ival.GetIval())
@@ -65,19 +46,8 @@ func (t *Translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 	}
 	if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 {
 		name := c.Fields[0].GetString_().GetSval()
-		found := -1
-		for i, tg := range q.targets {
-			if tg.name == name {
-				if found >= 0 && q.targets[found].e.sql != tg.e.sql {
-					t.failAt(c.Location, sqlstate.AmbiguousColumn, "ORDER BY \"%s\" is ambiguous", name)
-				}
-				if found < 0 {
-					found = i
-				}
-			}
-		}
-		if found >= 0 {
-			return byPosition(found)
+		if i := t.targetNamed(q, name, c.Location); i >= 0 {
+			return byPosition(i)
 		}
 		if outputOnly {
 			t.failAt(c.Location, sqlstate.UndefinedColumn, "column \"%s\" does not exist", name)
@@ -98,6 +68,44 @@ func (t *Translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 		t.failAt(nodeLocation(sb.Node), "42P10", "for SELECT DISTINCT, ORDER BY expressions must appear in select list")
 	}
 	return sortKey(e, notPlace(comparandKey(e, "ORDER BY")), sb)
+}
+
+// orderByTarget orders by an output column.
+func (t *converter) orderByTarget(q *query, i int, sb *pg.SortBy, outputOnly bool) string {
+	q.targets[i].e = t.resolveText(q.targets[i].e)
+	e := q.targets[i].e
+	key := strconv.Itoa(i + 1)
+	switch value.ClassOf(e.typ) {
+	case value.ClassNumeric:
+		key += " COLLATE cleave_numeric"
+	case value.ClassBpchar:
+		if outputOnly || q.distinct {
+			fault.Refuse("CLV-2129", "ORDER BY character(n) here")
+		}
+		key = comparand(e)
+	default:
+		if !value.Comparable(e.typ) {
+			fault.Raise(sqlstate.Refusal("CLV-2130", "a SQLite shard cannot order %s exactly", value.TypeName(e.typ)).
+				WithHint("Order by a cast of it: see docs/sql-sqlite.md."))
+		}
+	}
+	return sortKey(e, key, sb)
+}
+
+// targetNamed is the first output column with a name, -1 without one. Others of that name have to be the same expression.
+func (t *place) targetNamed(q *query, name string, location int32) int {
+	found := -1
+	for i, tg := range q.targets {
+		if tg.name == name {
+			if found >= 0 && q.targets[found].e.sql != tg.e.sql {
+				t.failAt(location, sqlstate.AmbiguousColumn, "ORDER BY \"%s\" is ambiguous", name)
+			}
+			if found < 0 {
+				found = i
+			}
+		}
+	}
+	return found
 }
 
 func (t *Translator) limits(sel *selectState, count, offset *pg.Node, q *query) string {
@@ -141,7 +149,8 @@ func (t *Translator) limits(sel *selectState, count, offset *pg.Node, q *query) 
 
 // distinctOn keeps the first row of each group: a window numbers the rows in the
 // order of ORDER BY, whose first keys are the DISTINCT ON expressions.
-func (t *Translator) distinctOn(q *query, s *pg.SelectStmt) {
+func (t plainSelect) distinctOn(q *query) {
+	s := t.s
 	sel := t.scope.sel
 	if sel.hasAgg || len(s.GroupClause) > 0 || sel.hasWindow {
 		fault.Refuse("CLV-2131", "DISTINCT ON together with GROUP BY, aggregates or window functions")
@@ -149,10 +158,8 @@ func (t *Translator) distinctOn(q *query, s *pg.SelectStmt) {
 	on := map[string]bool{}
 	var keys []string
 	for _, n := range s.DistinctClause {
-		var e expr
-		if i, ok := syntax.Int(n); ok && i >= 1 && int(i) <= len(q.targets) {
-			e = q.targets[i-1].e
-		} else {
+		e, ok := targetAt(n, q.targets)
+		if !ok {
 			e = t.resolveText(t.expr(n))
 		}
 		on[e.sql] = true
@@ -167,14 +174,7 @@ func (t *Translator) distinctOn(q *query, s *pg.SelectStmt) {
 	n := len(inner.targets)
 	for _, node := range s.SortClause {
 		sb := node.GetSortBy()
-		var e expr
-		if i, ok := syntax.Int(sb.Node); ok && i >= 1 && int(i) <= n {
-			e = inner.targets[i-1].e
-		} else if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 && targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval()) != nil {
-			e = *targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval())
-		} else {
-			e = t.resolveText(t.expr(sb.Node))
-		}
+		e := t.sortExpr(sb.Node, inner.targets[:n])
 		if left > 0 {
 			if !on[e.sql] {
 				fault.Raisef("42P10", "SELECT DISTINCT ON expressions must match initial ORDER BY expressions")
@@ -204,6 +204,27 @@ func (t *Translator) distinctOn(q *query, s *pg.SelectStmt) {
 		fault.Refuse("CLV-2128", "FETCH FIRST ... WITH TIES")
 	}
 	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
+}
+
+// targetAt is the output column of which n is the position.
+func targetAt(n *pg.Node, targets []target) (expr, bool) {
+	if i, ok := syntax.Int(n); ok && i >= 1 && int(i) <= len(targets) {
+		return targets[i-1].e, true
+	}
+	return expr{}, false
+}
+
+// sortExpr is what ORDER BY names: an output column by its position or name, or an expression.
+func (t plainSelect) sortExpr(node *pg.Node, targets []target) expr {
+	if e, ok := targetAt(node, targets); ok {
+		return e
+	}
+	if c := node.GetColumnRef(); c != nil && len(c.Fields) == 1 {
+		if e := targetByName(targets, c.Fields[0].GetString_().GetSval()); e != nil {
+			return *e
+		}
+	}
+	return t.resolveText(t.expr(node))
 }
 
 func targetByName(list []target, name string) *expr {

@@ -187,28 +187,29 @@ func (t *scopes) columnOf(s *scope, schema, table, name string, loc int32) (in *
 
 // systemColumn finds ctid and tableoid, of the table or of the only one.
 func (t *scopes) systemColumn(table, name string, loc int32) (e expr, ok bool) {
-	if name == "ctid" {
-		for s := t.scope; s != nil; s = s.parent {
-			for _, r := range s.rtes {
-				if r.table.Placed() && (table == "" && len(s.rtes) == 1 || r.alias == table) && !s.hidden {
-					c := rteCol{name: name, sql: r.sql + ".rowid", typ: pgoid.TID, mod: -1, table: r.table.OID, attnum: -1}
-					return t.useColumn(s, r, &c, loc), true
-				}
+	for s := t.scope; s != nil && (name == "ctid" || name == "tableoid"); s = s.parent {
+		for _, r := range s.rtes {
+			if s.hidden || !(table == "" && len(s.rtes) == 1 || r.alias == table) {
+				continue
 			}
-		}
-	}
-	if name == "tableoid" {
-		for s := t.scope; s != nil; s = s.parent {
-			for _, r := range s.rtes {
-				if r.table != nil && (table == "" && len(s.rtes) == 1 || r.alias == table) && r.table.Column("rowid") == nil && !s.hidden {
-					// No row, no table: the nullable side of a join.
-					c := rteCol{name: name, sql: "(CASE WHEN " + r.sql + ".rowid IS NOT NULL THEN " + itoa(int64(r.table.OID)) + " END)", typ: pgoid.OID, mod: -1, table: r.table.OID, attnum: -6}
-					return t.useColumn(s, r, &c, loc), true
-				}
+			if c := systemColumnOf(r, name); c != nil {
+				return t.useColumn(s, r, c, loc), true
 			}
 		}
 	}
 	return e, false
+}
+
+// systemColumnOf is ctid or tableoid of a table, nil if it has none.
+func systemColumnOf(r *rte, name string) *rteCol {
+	switch {
+	case name == "ctid" && r.table.Placed():
+		return &rteCol{name: name, sql: r.sql + ".rowid", typ: pgoid.TID, mod: -1, table: r.table.OID, attnum: -1}
+	case name == "tableoid" && r.table != nil && r.table.Column("rowid") == nil:
+		// No row, no table: the nullable side of a join.
+		return &rteCol{name: name, sql: "(CASE WHEN " + r.sql + ".rowid IS NOT NULL THEN " + itoa(int64(r.table.OID)) + " END)", typ: pgoid.OID, mod: -1, table: r.table.OID, attnum: -6}
+	}
+	return nil
 }
 
 // noColumn fails as PostgreSQL does for a column that is not there.

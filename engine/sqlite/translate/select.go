@@ -2,6 +2,7 @@ package translate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,7 +71,7 @@ func (t *Translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
 	case len(s.ValuesLists) > 0:
 		q = t.valuesQuery(s, o)
 	default:
-		q = t.plainSelect(s, o)
+		q = plainSelect{t, setReturning(s)}.translate(o)
 	}
 	q.with = with + q.with
 	q.volatile = t.volatile != v
@@ -131,42 +132,47 @@ func (t *Translator) withClause(w *pg.WithClause) string {
 		if s.ctes[c.Ctename] != nil {
 			t.failAt(c.Location, "42712", "WITH query name \"%s\" specified more than once", c.Ctename)
 		}
-		if c.SearchClause != nil || c.CycleClause != nil {
-			fault.Refuse("CLV-2142", "SEARCH or CYCLE")
-		}
-		t.aliases++
-		x := &cte{name: c.Ctename, sql: "w" + strconv.Itoa(t.aliases)}
-		var q *query
-		sel := c.Ctequery.GetSelectStmt()
-		if sel == nil {
-			fault.Refuse("CLV-2143", "WITH ... that changes data")
-		}
-		if w.Recursive && sel.Op == pg.SetOperation_SETOP_UNION && mentions(sel.Rarg, c.Ctename) {
-			q = t.recursiveCTE(x, c, sel)
-		} else {
-			// Without RECURSIVE the query cannot see itself.
-			q = t.query(c.Ctequery, queryOptions{resolve: true})
-			x.cols = t.cteColumns(q, c)
-		}
-		s.ctes[c.Ctename] = x
-		mat := ""
-		if q.volatile || c.Ctematerialized == pg.CTEMaterialize_CTEMaterializeAlways {
-			mat = " MATERIALIZED"
-		}
-		if !x.recursive && mat == "" && c.Ctematerialized == pg.CTEMaterialize_CTEMaterializeNever {
-			mat = " NOT MATERIALIZED"
-		}
-		names := make([]string, len(x.cols))
-		for i := range names {
-			names[i] = "c" + strconv.Itoa(i+1)
-		}
-		parts = append(parts, x.sql+"("+strings.Join(names, ", ")+") AS"+mat+" ("+q.sql()+")")
+		parts = append(parts, t.withQuery(c, w.Recursive))
 	}
 	word := "WITH "
 	if w.Recursive {
 		word = "WITH RECURSIVE "
 	}
 	return word + strings.Join(parts, ", ") + " "
+}
+
+// withQuery translates a query of WITH, which those after it see.
+func (t *Translator) withQuery(c *pg.CommonTableExpr, recursive bool) string {
+	if c.SearchClause != nil || c.CycleClause != nil {
+		fault.Refuse("CLV-2142", "SEARCH or CYCLE")
+	}
+	t.aliases++
+	x := &cte{name: c.Ctename, sql: "w" + strconv.Itoa(t.aliases)}
+	var q *query
+	sel := c.Ctequery.GetSelectStmt()
+	if sel == nil {
+		fault.Refuse("CLV-2143", "WITH ... that changes data")
+	}
+	if recursive && sel.Op == pg.SetOperation_SETOP_UNION && mentions(sel.Rarg, c.Ctename) {
+		q = t.recursiveCTE(x, c, sel)
+	} else {
+		// Without RECURSIVE the query cannot see itself.
+		q = t.query(c.Ctequery, queryOptions{resolve: true})
+		x.cols = t.cteColumns(q, c)
+	}
+	t.scope.ctes[c.Ctename] = x
+	mat := ""
+	switch {
+	case q.volatile || c.Ctematerialized == pg.CTEMaterialize_CTEMaterializeAlways:
+		mat = " MATERIALIZED"
+	case !x.recursive && c.Ctematerialized == pg.CTEMaterialize_CTEMaterializeNever:
+		mat = " NOT MATERIALIZED"
+	}
+	names := make([]string, len(x.cols))
+	for i := range names {
+		names[i] = "c" + strconv.Itoa(i+1)
+	}
+	return x.sql + "(" + strings.Join(names, ", ") + ") AS" + mat + " (" + q.sql() + ")"
 }
 
 func (t *place) cteColumns(q *query, c *pg.CommonTableExpr) []rteCol {
@@ -213,10 +219,10 @@ func mentions(s *pg.SelectStmt, name string) bool {
 
 func (t *Translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStmt) *query {
 	x.recursive = true
-	if len(s.SortClause) > 0 || s.LimitCount != nil || s.LimitOffset != nil {
+	if ordered(s) {
 		fault.Refuse("CLV-2144", "ORDER BY or LIMIT of a recursive query")
 	}
-	if s.WithClause != nil || s.Rarg.Larg != nil || s.Rarg.WithClause != nil || s.Rarg.DistinctClause != nil || len(s.Rarg.SortClause) > 0 || s.Rarg.LimitCount != nil || s.Rarg.LimitOffset != nil {
+	if s.WithClause != nil || s.Rarg.Larg != nil || s.Rarg.WithClause != nil || s.Rarg.DistinctClause != nil || ordered(s.Rarg) {
 		fault.Refuse("CLV-2145", "this form of recursive query")
 	}
 	left := t.selectStmt(s.Larg, queryOptions{resolve: true})
@@ -245,6 +251,11 @@ func (t *Translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStm
 	return &query{op: "UNION", all: s.All, left: left, right: right, targets: left.targets}
 }
 
+// ordered reports whether a query has ORDER BY or a limit.
+func ordered(s *pg.SelectStmt) bool {
+	return len(s.SortClause) > 0 || s.LimitCount != nil || s.LimitOffset != nil
+}
+
 func (q *query) addLimit2() {
 	if q.limit == "" {
 		q.limit = " LIMIT 2"
@@ -270,26 +281,17 @@ func (q *query) write(b *strings.Builder) {
 	b.WriteString(q.with)
 	switch {
 	case q.op != "":
-		branch := func(s *query) {
-			if s.op != "" || s.with != "" || s.order != "" || s.limit != "" {
-				b.WriteString("SELECT * FROM (")
-				s.write(b)
-				b.WriteString(")")
-				return
-			}
-			s.write(b)
-		}
-		if l := q.left; l.op == q.op && l.all == q.all && l.with == "" && l.order == "" && l.limit == "" {
+		if l := q.left; l.op == q.op && l.all == q.all && !l.wrapped() {
 			l.write(b)
 		} else {
-			branch(l)
+			l.writeBranch(b)
 		}
 		b.WriteString(" " + q.op)
 		if q.all {
 			b.WriteString(" ALL")
 		}
 		b.WriteString(" ")
-		branch(q.right)
+		q.right.writeBranch(b)
 	case q.values != nil:
 		// SELECT names the columns, which VALUES would not.
 		b.WriteString("SELECT ")
@@ -303,25 +305,43 @@ func (q *query) write(b *strings.Builder) {
 		writeValues(b, q.values)
 		b.WriteString(")")
 	default:
-		b.WriteString("SELECT ")
-		if q.distinct {
-			b.WriteString("DISTINCT ")
-		}
-		if q.noTarget {
-			b.WriteString("1")
-		} else {
-			for i, tg := range q.targets {
-				if i > 0 {
-					b.WriteString(", ")
-				}
-				b.WriteString(targetSQL(tg.e))
-				b.WriteString(" AS c" + strconv.Itoa(i+1))
-			}
-		}
-		b.WriteString(q.body)
+		q.writeSelect(b)
 	}
 	b.WriteString(q.order)
 	b.WriteString(q.limit)
+}
+
+// wrapped reports whether a query has clauses before or after it.
+func (q *query) wrapped() bool { return q.with != "" || q.order != "" || q.limit != "" }
+
+// writeBranch writes one side of UNION and its like, where SQLite takes only a plain SELECT.
+func (q *query) writeBranch(b *strings.Builder) {
+	if q.op == "" && !q.wrapped() {
+		q.write(b)
+		return
+	}
+	b.WriteString("SELECT * FROM (")
+	q.write(b)
+	b.WriteString(")")
+}
+
+func (q *query) writeSelect(b *strings.Builder) {
+	b.WriteString("SELECT ")
+	if q.distinct {
+		b.WriteString("DISTINCT ")
+	}
+	if q.noTarget {
+		b.WriteString("1")
+	} else {
+		for i, tg := range q.targets {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(targetSQL(tg.e))
+			b.WriteString(" AS c" + strconv.Itoa(i+1))
+		}
+	}
+	b.WriteString(q.body)
 }
 
 func targetSQL(e expr) string {
@@ -440,57 +460,32 @@ func (t *converter) retarget(q *query, i int, e expr) {
 	q.targets[i].e = t.coerce(expr{sql: "z.c" + strconv.Itoa(i+1), typ: from.typ, mod: from.mod}, e.typ, e.mod, pgcatalog.Implicit)
 }
 
-func (t *Translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
-	s = setReturning(s)
+// plainSelect is a SELECT without UNION and its like, and without VALUES.
+type plainSelect struct {
+	*Translator
+	s *pg.SelectStmt
+}
+
+func (t plainSelect) translate(o queryOptions) *query {
+	s := t.s
 	q := &query{}
 	sc := t.scope
 	sel := sc.sel
 	var body strings.Builder
-	if len(s.FromClause) > 0 {
-		body.WriteString(" FROM ")
-		for i, f := range s.FromClause {
-			if i > 0 {
-				body.WriteString(", ")
-			}
-			sql, rtes := t.fromItem(f)
-			for _, r := range rtes {
-				t.addRTE(sc, r, -1)
-			}
-			if f.GetJoinExpr() != nil && len(s.FromClause) > 1 {
-				sql = "(" + sql + ")"
-			}
-			body.WriteString(sql)
-		}
-	}
+	t.fromClause(&body)
 	if s.WhereClause != nil {
 		body.WriteString(" WHERE " + t.where(s.WhereClause))
 	}
-	for _, w := range s.WindowClause {
-		d := w.GetWindowDef()
-		sel.inWindow++
-		sel.windows[d.Name] = ""
-		name := d.Name
-		d2 := &pg.WindowDef{Refname: d.Refname, PartitionClause: d.PartitionClause, OrderClause: d.OrderClause, FrameOptions: d.FrameOptions, StartOffset: d.StartOffset, EndOffset: d.EndOffset, Location: d.Location}
-		sel.windows[name] = t.windowSpec(d2)
-		sel.inWindow--
-	}
+	t.windowClause()
 	// The group expressions come first, so that each column that a target uses can
 	// be checked against them.
-	group := t.groupBy(s, o)
+	group := t.groupBy()
 	sel.ungrouped = sel.ungrouped[:0]
 	q.targets = t.targetList(s.TargetList, o)
 	if len(q.targets) == 0 && !o.exists {
 		fault.Refuse("CLV-2151", "SELECT without columns")
 	}
-	having := ""
-	if s.HavingClause != nil {
-		// SQLite looks for the aggregate in the select list, not in HAVING.
-		hasAgg := sel.hasAgg
-		having = " HAVING " + t.boolean(s.HavingClause, "HAVING").sql
-		if len(group) == 0 && !hasAgg {
-			fault.Refuse("CLV-2152", "HAVING without GROUP BY and aggregates in the select list")
-		}
-	}
+	having := t.having(len(group) > 0)
 	if len(group) > 0 {
 		body.WriteString(" GROUP BY " + strings.Join(group, ", "))
 	}
@@ -498,35 +493,87 @@ func (t *Translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 	q.body = body.String()
 	if len(s.DistinctClause) > 0 {
 		if s.DistinctClause[0].GetNode() != nil {
-			t.distinctOn(q, s)
+			t.distinctOn(q)
 			t.checkGrouping(sel, len(group) > 0)
 			return q
 		}
-		q.distinct = true
-		for i := range q.targets {
-			q.targets[i].e = t.resolveText(q.targets[i].e)
-			if typ := q.targets[i].e.typ; !value.Comparable(typ) {
-				fault.Raise(sqlstate.Refusal("CLV-2153", "a SQLite shard cannot compare %s for DISTINCT exactly", value.TypeName(typ)).
-					WithHint("Cast it to a type that it compares: see docs/sql-sqlite.md."))
-			}
-		}
+		t.distinct(q)
 	}
 	t.orderAndLimit(q, s, false)
 	t.checkGrouping(sel, len(group) > 0)
-	if len(group) == 0 && sel.hasAgg || len(s.FromClause) == 0 {
-		q.single = true
-	}
-	if o.exists {
-		if !sel.hasAgg && len(group) == 0 && !q.distinct {
-			q.noTarget, q.order = true, ""
-		}
+	q.single = len(group) == 0 && sel.hasAgg || len(s.FromClause) == 0
+	if o.exists && !sel.hasAgg && len(group) == 0 && !q.distinct {
+		q.noTarget, q.order = true, ""
 	}
 	if o.resolve {
-		for i := range q.targets {
-			q.targets[i].e = t.resolveText(q.targets[i].e)
-		}
+		t.resolveTargets(q)
 	}
 	return q
+}
+
+// having translates HAVING. SQLite looks for the aggregate in the select list, not in HAVING.
+func (t plainSelect) having(grouped bool) string {
+	n := t.s.HavingClause
+	if n == nil {
+		return ""
+	}
+	hasAgg := t.scope.sel.hasAgg
+	sql := " HAVING " + t.boolean(n, "HAVING").sql
+	if !grouped && !hasAgg {
+		fault.Refuse("CLV-2152", "HAVING without GROUP BY and aggregates in the select list")
+	}
+	return sql
+}
+
+func (t plainSelect) fromClause(body *strings.Builder) {
+	list := t.s.FromClause
+	for i, f := range list {
+		if i > 0 {
+			body.WriteString(", ")
+		} else {
+			body.WriteString(" FROM ")
+		}
+		sql, rtes := t.fromItem(f)
+		for _, r := range rtes {
+			t.addRTE(t.scope, r, -1)
+		}
+		if f.GetJoinExpr() != nil && len(list) > 1 {
+			sql = "(" + sql + ")"
+		}
+		body.WriteString(sql)
+	}
+}
+
+// windowClause translates the windows that have a name.
+func (t plainSelect) windowClause() {
+	sel := t.scope.sel
+	for _, w := range t.s.WindowClause {
+		d := w.GetWindowDef()
+		sel.inWindow++
+		sel.windows[d.Name] = ""
+		sel.windows[d.Name] = t.windowSpec(&pg.WindowDef{Refname: d.Refname, PartitionClause: d.PartitionClause, OrderClause: d.OrderClause,
+			FrameOptions: d.FrameOptions, StartOffset: d.StartOffset, EndOffset: d.EndOffset, Location: d.Location})
+		sel.inWindow--
+	}
+}
+
+// distinct makes a query's rows distinct, which SQLite does for what it compares exactly.
+func (t *converter) distinct(q *query) {
+	q.distinct = true
+	t.resolveTargets(q)
+	for _, tg := range q.targets {
+		if typ := tg.e.typ; !value.Comparable(typ) {
+			fault.Raise(sqlstate.Refusal("CLV-2153", "a SQLite shard cannot compare %s for DISTINCT exactly", value.TypeName(typ)).
+				WithHint("Cast it to a type that it compares: see docs/sql-sqlite.md."))
+		}
+	}
+}
+
+// resolveTargets gives output columns without a type that of text.
+func (t *converter) resolveTargets(q *query) {
+	for i := range q.targets {
+		q.targets[i].e = t.resolveText(q.targets[i].e)
+	}
 }
 
 // setReturning moves a set-returning function that is the whole SELECT into FROM,
@@ -600,7 +647,8 @@ func notPlace(key string) string {
 }
 
 // groupBy translates GROUP BY and registers what is grouped.
-func (t *Translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
+func (t plainSelect) groupBy() []string {
+	s := t.s
 	sel := t.scope.sel
 	if s.GroupDistinct {
 		fault.Refuse("CLV-2155", "GROUP BY DISTINCT")
@@ -612,29 +660,7 @@ func (t *Translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 			fault.Refuse("CLV-2156", "GROUPING SETS, CUBE and ROLLUP")
 		}
 		sel.clause = "GROUP BY"
-		var e expr
-		if i, ok := syntax.Int(n); ok {
-			if i < 1 || int(i) > len(s.TargetList) {
-				t.failAt(nodeLocation(n), "42P10", "GROUP BY position %d is not in select list", i)
-			}
-			rt := s.TargetList[i-1].GetResTarget()
-			if c := rt.Val.GetColumnRef(); c != nil && c.Fields[len(c.Fields)-1].GetAStar() != nil {
-				fault.Refuse("CLV-2157", "GROUP BY a position after *")
-			}
-			e = t.expr(rt.Val)
-		} else if c := n.GetColumnRef(); c != nil && len(c.Fields) == 1 {
-			// An input column wins over an output column of that name.
-			name := c.Fields[0].GetString_().GetSval()
-			if t.hasColumn(name) {
-				e = t.expr(n)
-			} else if tg := findTarget(s, name); tg != nil {
-				e = t.expr(tg)
-			} else {
-				e = t.expr(n)
-			}
-		} else {
-			e = t.expr(n)
-		}
+		e := t.groupExpr(n)
 		sel.clause = ""
 		if e.row != nil {
 			fault.Refuse("CLV-2158", "GROUP BY a row")
@@ -652,28 +678,51 @@ func (t *Translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 	}
 	// A whole primary key determines the other columns of its table.
 	for _, r := range t.scope.rtes {
-		if r.table == nil || r.table.System != nil {
-			continue
-		}
-		pk := r.table.PrimaryKey()
-		if pk == nil {
-			continue
-		}
-		all := true
-		for _, num := range pk.Columns {
-			hit := false
-			for i := range r.cols {
-				if r.cols[i].attnum == num && sel.groupSQL[r.cols[i].sql] {
-					hit = true
-				}
-			}
-			all = all && hit
-		}
-		if all {
+		if groupsByPrimaryKey(r, sel.groupSQL) {
 			sel.groupTables[r.sql] = true
 		}
 	}
 	return out
+}
+
+// groupExpr is what an item of GROUP BY names: an output column by its position, a column, or an expression.
+func (t plainSelect) groupExpr(n *pg.Node) expr {
+	s := t.s
+	if i, ok := syntax.Int(n); ok {
+		if i < 1 || int(i) > len(s.TargetList) {
+			t.failAt(nodeLocation(n), "42P10", "GROUP BY position %d is not in select list", i)
+		}
+		rt := s.TargetList[i-1].GetResTarget()
+		if c := rt.Val.GetColumnRef(); c != nil && c.Fields[len(c.Fields)-1].GetAStar() != nil {
+			fault.Refuse("CLV-2157", "GROUP BY a position after *")
+		}
+		return t.expr(rt.Val)
+	}
+	if c := n.GetColumnRef(); c != nil && len(c.Fields) == 1 {
+		// An input column wins over an output column of that name.
+		name := c.Fields[0].GetString_().GetSval()
+		if tg := findTarget(s, name); tg != nil && !t.hasColumn(name) {
+			return t.expr(tg)
+		}
+	}
+	return t.expr(n)
+}
+
+// groupsByPrimaryKey reports whether the whole primary key of a table is among what is grouped by.
+func groupsByPrimaryKey(r *rte, grouped map[string]bool) bool {
+	if r.table == nil || r.table.System != nil {
+		return false
+	}
+	pk := r.table.PrimaryKey()
+	if pk == nil {
+		return false
+	}
+	for _, num := range pk.Columns {
+		if !slices.ContainsFunc(r.cols, func(c rteCol) bool { return c.attnum == num && grouped[c.sql] }) {
+			return false
+		}
+	}
+	return true
 }
 
 // hasColumn reports whether the innermost scope has an input column of the name:

@@ -85,8 +85,7 @@ func columnsOf(targets []target) []Column {
 	for i, tg := range targets {
 		out[i] = Column{Name: tg.name, Type: tg.e.typ, Mod: tg.e.mod, Table: tg.e.table, Attnum: tg.e.attnum, Class: value.ClassOf(tg.e.typ)}
 		if out[i].Class == value.ClassNone {
-			fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(tg.e.typ)).
-				WithHint("See docs/sql-sqlite.md for the types it has."))
+			fault.Raise(noValues(tg.e.typ))
 		}
 	}
 	return out
@@ -152,7 +151,7 @@ func (t *change) insert(s *pg.InsertStmt) {
 	p := t.out
 	p.Write, p.Tag = true, "INSERT 0"
 	// SYSTEM VALUE says that values are given, which they always may be here.
-	if s.Override != pg.OverridingKind_OVERRIDING_NOT_SET && s.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE && s.Override != pg.OverridingKind_OVERRIDING_KIND_UNDEFINED {
+	if s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 		fault.Refuse("CLV-2168", "OVERRIDING")
 	}
 	t.push()
@@ -160,9 +159,7 @@ func (t *change) insert(s *pg.InsertStmt) {
 	with := t.withClause(s.WithClause)
 	d, r := t.dmlTarget(s.Relation)
 	p.Table, t.target = d, r
-	live := d.Live()
 	cols := t.insertColumns(s, d)
-	given := map[int16]bool{}
 	b := &t.sql
 	b.WriteString(with + "INSERT INTO main." + quote.Ident(d.SQLName()) + " AS r0 (")
 	// Every column is given: SQLite holds no defaults.
@@ -174,28 +171,14 @@ func (t *change) insert(s *pg.InsertStmt) {
 	case sel == nil:
 		order = nil
 		rows = [][]expr{{}}
-	case len(sel.ValuesLists) > 0 && sel.WithClause == nil && len(sel.SortClause) == 0 && sel.LimitCount == nil && sel.LimitOffset == nil:
-		order, rows = t.insertValues(s, sel, order, len(live))
+	case len(sel.ValuesLists) > 0 && sel.WithClause == nil && !ordered(sel):
+		order, rows = t.insertValues(s, sel, order, len(d.Live()))
 	default:
 		source = t.query(s.SelectStmt, queryOptions{})
-		if len(source.targets) > len(cols) {
-			fault.Raisef(sqlstate.SyntaxError, "INSERT has more expressions than target columns")
-		}
-		if len(source.targets) < len(cols) && len(s.Cols) > 0 {
-			fault.Raisef(sqlstate.SyntaxError, "INSERT has more target columns than expressions")
-		}
+		checkInsertWidth(len(source.targets), len(cols), len(s.Cols) > 0)
 		order = order[:len(source.targets)]
 	}
-	for _, c := range order {
-		given[c.Num] = true
-	}
-	var defaults []expr
-	for _, c := range live {
-		if !given[c.Num] {
-			order = append(order, c)
-			defaults = append(defaults, t.defaultOf(d, c))
-		}
-	}
+	order, defaults := t.withDefaults(d, order)
 	for i, c := range order {
 		if i > 0 {
 			b.WriteString(", ")
@@ -224,6 +207,27 @@ func (t *change) insert(s *pg.InsertStmt) {
 	s0.rtes = []*rte{r}
 	t.returning(s.ReturningList)
 	p.SQL = b.String()
+}
+
+// withDefaults adds to the columns that are given the others, which get their defaults.
+func (t *change) withDefaults(d *catalog.Table, given []*catalog.Column) (order []*catalog.Column, defaults []expr) {
+	for _, c := range d.Live() {
+		if !slices.ContainsFunc(given, func(g *catalog.Column) bool { return g.Num == c.Num }) {
+			order = append(order, c)
+			defaults = append(defaults, t.defaultOf(d, c))
+		}
+	}
+	return append(slices.Clone(given), order...), defaults
+}
+
+// checkInsertWidth wants as many expressions as columns. Without a list of columns there may be fewer.
+func checkInsertWidth(expressions, columns int, listed bool) {
+	if expressions > columns {
+		fault.Raisef(sqlstate.SyntaxError, "INSERT has more expressions than target columns")
+	}
+	if expressions < columns && listed {
+		fault.Raisef(sqlstate.SyntaxError, "INSERT has more target columns than expressions")
+	}
 }
 
 // insertColumns are the columns that an INSERT names, all if it names none.
@@ -309,53 +313,7 @@ func (t *change) onConflict(oc *pg.OnConflictClause) {
 	d, r, b := t.out.Table, t.target, &t.sql
 	b.WriteString(" ON CONFLICT")
 	if in := oc.Infer; in != nil {
-		switch {
-		case in.Conname != "":
-			k := d.Constraint(in.Conname)
-			if k == nil {
-				t.failAt(in.Location, sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", in.Conname, d.Name)
-			}
-			if k.Type != "p" && k.Type != "u" {
-				fault.Raisef(sqlstate.WrongObjectType, "constraint in ON CONFLICT clause has no associated index")
-			}
-			b.WriteString(" (" + conflictColumns(d, k.Columns) + ")")
-		default:
-			want := map[int16]bool{}
-			for _, n := range in.IndexElems {
-				el := n.GetIndexElem()
-				if el.Name == "" || len(el.Opclass) > 0 || len(el.Collation) > 0 {
-					fault.Refuse("CLV-2171", "ON CONFLICT with an expression")
-				}
-				c := d.Column(el.Name)
-				if c == nil {
-					fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
-				}
-				want[c.Num] = true
-			}
-			if in.WhereClause != nil {
-				fault.Refuse("CLV-2172", "ON CONFLICT with a WHERE for a partial index")
-			}
-			var nums []int16
-			for _, ix := range d.Indexes {
-				if !ix.Unique || ix.Where != "" || len(ix.Columns) != len(want) {
-					continue
-				}
-				all := true
-				for _, ic := range ix.Columns {
-					all = all && want[ic.Num]
-				}
-				if all {
-					for _, ic := range ix.Columns {
-						nums = append(nums, ic.Num)
-					}
-					break
-				}
-			}
-			if nums == nil {
-				fault.Raisef("42P10", "there is no unique or exclusion constraint matching the ON CONFLICT specification")
-			}
-			b.WriteString(" (" + conflictColumns(d, nums) + ")")
-		}
+		b.WriteString(" (" + conflictColumns(d, t.conflictKey(in)) + ")")
 	} else if oc.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
 		fault.Raisef(sqlstate.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name")
 	}
@@ -376,6 +334,60 @@ func (t *change) onConflict(oc *pg.OnConflictClause) {
 			fault.Refuse("CLV-2173", "a subquery in ON CONFLICT DO UPDATE")
 		}
 	}
+}
+
+// conflictKey is the columns of the constraint, or of the unique index, that ON CONFLICT is about.
+func (t *change) conflictKey(in *pg.InferClause) []int16 {
+	d := t.out.Table
+	if in.Conname != "" {
+		k := d.Constraint(in.Conname)
+		if k == nil {
+			t.failAt(in.Location, sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", in.Conname, d.Name)
+		}
+		if k.Type != "p" && k.Type != "u" {
+			fault.Raisef(sqlstate.WrongObjectType, "constraint in ON CONFLICT clause has no associated index")
+		}
+		return k.Columns
+	}
+	want := map[int16]bool{}
+	for _, n := range in.IndexElems {
+		el := n.GetIndexElem()
+		if el.Name == "" || len(el.Opclass) > 0 || len(el.Collation) > 0 {
+			fault.Refuse("CLV-2171", "ON CONFLICT with an expression")
+		}
+		c := d.Column(el.Name)
+		if c == nil {
+			fault.Raisef(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
+		}
+		want[c.Num] = true
+	}
+	if in.WhereClause != nil {
+		fault.Refuse("CLV-2172", "ON CONFLICT with a WHERE for a partial index")
+	}
+	nums := uniqueIndexOn(d, want)
+	if nums == nil {
+		fault.Raisef("42P10", "there is no unique or exclusion constraint matching the ON CONFLICT specification")
+	}
+	return nums
+}
+
+// uniqueIndexOn is the columns, in their order, of the first unique index of exactly these columns; nil without one.
+func uniqueIndexOn(d *catalog.Table, want map[int16]bool) []int16 {
+	for _, ix := range d.Indexes {
+		if !ix.Unique || ix.Where != "" || len(ix.Columns) != len(want) {
+			continue
+		}
+		var nums []int16
+		for _, ic := range ix.Columns {
+			if want[ic.Num] {
+				nums = append(nums, ic.Num)
+			}
+		}
+		if len(nums) == len(ix.Columns) {
+			return nums
+		}
+	}
+	return nil
 }
 
 func conflictColumns(d *catalog.Table, nums []int16) string {

@@ -155,40 +155,10 @@ func (t *converter) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastC
 	}
 	name := e.name
 	if e.param > 0 && e.typ == pgoid.Unknown {
-		have := t.params[e.param-1]
-		if have != 0 && have != oid {
-			fault.Raise(sqlstate.New("42P08", "inconsistent types deduced for parameter $%d", e.param).
-				WithDetail("%s versus %s", value.TypeName(have), value.TypeName(oid)))
-		}
-		if oid == pgoid.Unknown {
-			return e, true
-		}
-		t.params[e.param-1] = oid
-		if value.ClassOf(oid) == value.ClassNone {
-			fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
-				WithHint("See docs/sql-sqlite.md for the types it has."))
-		}
-		r := expr{sql: e.sql, typ: oid, mod: -1, name: name}
-		return t.applyTypmod(r, mod, ctx), true
+		return t.coerceParam(e, oid, mod, ctx), true
 	}
 	if e.lit && e.typ == pgoid.Unknown {
-		if oid == pgoid.Unknown {
-			return e, true
-		}
-		if value.ClassOf(oid) == value.ClassNone && !pgcatalog.IsPolymorphic(oid) {
-			fault.Raise(sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
-				WithHint("See docs/sql-sqlite.md for the types it has."))
-		}
-		if e.null {
-			return expr{sql: "NULL", typ: oid, mod: mod, name: name, constant: true}, true
-		}
-		d, err := t.input(oid, e.text)
-		if err != nil {
-			fault.Raise(t.at(e.place-1, err))
-		}
-		r := t.literal(oid, -1, d)
-		r.name, r.text = name, e.text
-		return t.applyTypmod(r, mod, explicitOrAssign(ctx)), true
+		return t.coerceLiteral(e, oid, mod, ctx), true
 	}
 	if e.typ == oid {
 		e.name = name
@@ -203,6 +173,49 @@ func (t *converter) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastC
 	r := t.cast(e, oid)
 	r.name = name
 	return t.applyTypmod(r, mod, ctx), true
+}
+
+// coerceParam gives a parameter without a type the one that is wanted.
+func (t *converter) coerceParam(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) expr {
+	have := t.params[e.param-1]
+	if have != 0 && have != oid {
+		fault.Raise(sqlstate.New("42P08", "inconsistent types deduced for parameter $%d", e.param).
+			WithDetail("%s versus %s", value.TypeName(have), value.TypeName(oid)))
+	}
+	if oid == pgoid.Unknown {
+		return e
+	}
+	t.params[e.param-1] = oid
+	if value.ClassOf(oid) == value.ClassNone {
+		fault.Raise(noValues(oid))
+	}
+	return t.applyTypmod(expr{sql: e.sql, typ: oid, mod: -1, name: e.name}, mod, ctx)
+}
+
+// coerceLiteral reads a literal without a type as the one that is wanted.
+func (t *converter) coerceLiteral(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) expr {
+	if oid == pgoid.Unknown {
+		return e
+	}
+	if value.ClassOf(oid) == value.ClassNone && !pgcatalog.IsPolymorphic(oid) {
+		fault.Raise(noValues(oid))
+	}
+	if e.null {
+		return expr{sql: "NULL", typ: oid, mod: mod, name: e.name, constant: true}
+	}
+	d, err := t.input(oid, e.text)
+	if err != nil {
+		fault.Raise(t.at(e.place-1, err))
+	}
+	r := t.literal(oid, -1, d)
+	r.name, r.text = e.name, e.text
+	return t.applyTypmod(r, mod, explicitOrAssign(ctx))
+}
+
+// noValues is the error of a type whose values no column and no expression of a file has.
+func noValues(oid uint32) *sqlstate.Error {
+	return sqlstate.Refusal("CLV-2065", "a SQLite shard has no values of type %s", value.TypeName(oid)).
+		WithHint("See docs/sql-sqlite.md for the types it has.")
 }
 
 // explicitOrAssign: a literal's length is enforced as in an assignment unless
@@ -407,10 +420,8 @@ func (t *resolver) TypeOf(n *pg.TypeName) (uint32, int32) {
 		parts = append(parts, p.GetString_().GetSval())
 	}
 	name := parts[len(parts)-1]
-	if len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog && parts[0] != catalog.SchemaPublic {
-		if _, ok := t.Names.Catalog.Schemas[parts[0]]; !ok {
-			t.failAt(n.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
-		}
+	if len(parts) == 2 {
+		t.checkSchema(parts[0], n.Location)
 	}
 	ty := value.Builtin.TypeNamed(name)
 	if ty == nil || len(parts) > 2 || len(parts) == 2 && parts[0] != catalog.SchemaPgCatalog {
@@ -427,4 +438,14 @@ func (t *resolver) TypeOf(n *pg.TypeName) (uint32, int32) {
 		return ty.Array, mod
 	}
 	return ty.OID, mod
+}
+
+// checkSchema wants a schema that exists.
+func (t *resolver) checkSchema(name string, location int32) {
+	if name == catalog.SchemaPgCatalog || name == catalog.SchemaPublic {
+		return
+	}
+	if _, ok := t.Names.Catalog.Schemas[name]; !ok {
+		t.failAt(location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
+	}
 }

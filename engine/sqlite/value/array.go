@@ -34,11 +34,7 @@ func ParseArray(text string, oid uint32) (Array, error) {
 		return nil, sqlstate.New(sqlstate.InvalidTextRepresentation, "malformed array literal: \"%s\"", text)
 	}
 	if oid == pgoid.Int2Vector || oid == pgoid.OIDVector {
-		var a Array
-		for _, f := range strings.Fields(text) {
-			a = append(a, Elem{Text: f})
-		}
-		return a, nil
+		return parseVector(text), nil
 	}
 	s := strings.Trim(text, blanks)
 	if len(s) > 0 && s[0] == '[' {
@@ -55,47 +51,17 @@ func ParseArray(text string, oid uint32) (Array, error) {
 	for {
 		s = strings.TrimLeft(s, blanks)
 		var e Elem
-		if strings.HasPrefix(s, "{") {
+		ok := false
+		switch {
+		case strings.HasPrefix(s, "{"):
 			return nil, refuseArray()
+		case strings.HasPrefix(s, `"`):
+			e, s, ok = quotedElem(s)
+		default:
+			e, s, ok = plainElem(s)
 		}
-		if strings.HasPrefix(s, `"`) {
-			var b strings.Builder
-			i := 1
-			for ; ; i++ {
-				if i >= len(s) {
-					return bad()
-				}
-				if s[i] == '\\' && i+1 < len(s) {
-					i++
-				} else if s[i] == '"' {
-					break
-				}
-				b.WriteByte(s[i])
-			}
-			e.Text, s = b.String(), strings.TrimLeft(s[i+1:], blanks)
-		} else {
-			var b strings.Builder
-			i, escaped := 0, false
-			for ; i < len(s) && s[i] != ','; i++ {
-				switch s[i] {
-				case '"', '{', '}':
-					return bad()
-				case '\\':
-					if i+1 >= len(s) {
-						return bad()
-					}
-					i, escaped = i+1, true
-				}
-				b.WriteByte(s[i])
-			}
-			e.Text, s = b.String(), s[i:]
-			if !escaped {
-				e.Text = strings.TrimRight(e.Text, blanks)
-				e.Null = strings.EqualFold(e.Text, "null")
-			}
-			if e.Text == "" {
-				return bad()
-			}
+		if !ok {
+			return bad()
 		}
 		a = append(a, e)
 		if s == "" {
@@ -106,6 +72,53 @@ func ParseArray(text string, oid uint32) (Array, error) {
 		}
 		s = s[1:]
 	}
+}
+
+// parseVector reads int2vector and oidvector: values between blanks.
+func parseVector(text string) (a Array) {
+	for _, f := range strings.Fields(text) {
+		a = append(a, Elem{Text: f})
+	}
+	return a
+}
+
+// quotedElem reads an element between double quotes, and the blanks after it.
+func quotedElem(s string) (e Elem, rest string, ok bool) {
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		if s[i] == '"' {
+			return Elem{Text: b.String()}, strings.TrimLeft(s[i+1:], blanks), true
+		}
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return e, "", false
+}
+
+// plainElem reads an element without quotes, up to the comma or the end.
+func plainElem(s string) (e Elem, rest string, ok bool) {
+	var b strings.Builder
+	i, escaped := 0, false
+	for ; i < len(s) && s[i] != ','; i++ {
+		switch s[i] {
+		case '"', '{', '}':
+			return e, "", false
+		case '\\':
+			if i+1 >= len(s) {
+				return e, "", false
+			}
+			i, escaped = i+1, true
+		}
+		b.WriteByte(s[i])
+	}
+	e.Text = b.String()
+	if !escaped {
+		e.Text = strings.TrimRight(e.Text, blanks)
+		e.Null = strings.EqualFold(e.Text, "null")
+	}
+	return e, s[i:], e.Text != ""
 }
 
 // Normal checks the elements and prints the array as array_out does.
@@ -261,15 +274,10 @@ func arrayFromBinary(b []byte, elem uint32) (string, error) {
 		b = b[4:]
 		return v, true
 	}
-	dims, ok := get()
-	if !ok || dims > 6 {
-		return "", bad
-	}
-	if _, ok = get(); !ok {
-		return "", bad
-	}
+	dims, _ := get()
+	_, _ = get() // whether there are nulls
 	got, ok := get()
-	if !ok {
+	if !ok || dims > 6 {
 		return "", bad
 	}
 	if got != elem {
@@ -290,31 +298,45 @@ func arrayFromBinary(b []byte, elem uint32) (string, error) {
 	if lower != 1 {
 		return "", refuseArray()
 	}
+	a, err := elemsFromBinary(b, int(n), elem)
+	return a.String(), err
+}
+
+// elemsFromBinary reads the elements of an array, each with its size before it.
+func elemsFromBinary(b []byte, n int, elem uint32) (Array, error) {
+	bad := sqlstate.New(sqlstate.InvalidBinary, "incorrect binary data format")
 	a := make(Array, 0, n)
 	for range n {
-		size, ok := get()
-		if !ok {
-			return "", bad
+		if len(b) < 4 {
+			return nil, bad
 		}
-		if int32(size) == -1 {
+		size := int32(binary.BigEndian.Uint32(b))
+		b = b[4:]
+		if size == -1 {
 			a = append(a, Elem{Null: true})
 			continue
 		}
-		if int64(size) > int64(len(b)) {
-			return "", bad
+		if int64(uint32(size)) > int64(len(b)) {
+			return nil, bad
 		}
-		d, err := FromBinary(elem, b[:size])
+		t, err := textOfBinary(elem, b[:size])
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		b = b[size:]
-		t, err := Append(nil, elem, d, time.UTC)
-		if err != nil {
-			return "", err
-		}
-		a = append(a, Elem{Text: string(t)})
+		a = append(a, Elem{Text: t})
 	}
-	return a.String(), nil
+	return a, nil
+}
+
+// textOfBinary is the text form of a binary value.
+func textOfBinary(oid uint32, b []byte) (string, error) {
+	d, err := FromBinary(oid, b)
+	if err != nil {
+		return "", err
+	}
+	t, err := Append(nil, oid, d, time.UTC)
+	return string(t), err
 }
 
 func appendArrayBinary(dst []byte, text string, oid uint32, loc *time.Location) ([]byte, error) {

@@ -348,8 +348,10 @@ func (p *dateParser) number(minDigits, maxDigits int) (int64, bool) {
 	return n, err == nil
 }
 
+func (p *dateParser) at(c byte) bool { return p.pos < len(p.s) && p.s[p.pos] == c }
+
 func (p *dateParser) eat(c byte) bool {
-	if p.pos < len(p.s) && p.s[p.pos] == c {
+	if p.at(c) {
 		p.pos++
 		return true
 	}
@@ -447,20 +449,30 @@ func (p *dateParser) date(r *parsedTime) error {
 	if y == 0 {
 		return p.outOfRange()
 	}
-	if i := len(p.s) - 2; i > p.pos && (strings.EqualFold(p.s[i:], "bc") || strings.EqualFold(p.s[i:], "ad")) {
-		if strings.EqualFold(p.s[i:], "bc") {
-			y = 1 - y
-		}
-		p.s = strings.TrimRight(p.s[:i], " ")
+	if p.eatEra() {
+		y = 1 - y
 	}
 	if m < 1 || m > 12 || d < 1 || int(d) > DaysIn(y, int(m)) {
 		return p.outOfRange()
 	}
 	r.hasDate, r.days = true, DayOf(y, int(m), int(d))
-	if !p.eat('T') && !p.eat('t') && p.pos < len(p.s) && p.s[p.pos] == ' ' {
+	if !p.eat('T') && !p.eat('t') && p.at(' ') {
 		p.spaces()
 	}
 	return nil
+}
+
+// eatEra takes an era off the end of the text, and reports whether it is BC.
+func (p *dateParser) eatEra() (bc bool) {
+	i := len(p.s) - 2
+	if i <= p.pos {
+		return false
+	}
+	bc = strings.EqualFold(p.s[i:], "bc")
+	if bc || strings.EqualFold(p.s[i:], "ad") {
+		p.s = strings.TrimRight(p.s[:i], " ")
+	}
+	return bc
 }
 
 // clock reads HH:MI[:SS[.ffffff]].

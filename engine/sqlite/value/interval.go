@@ -85,35 +85,22 @@ func intervalIn(text string) (Interval, error) {
 	if fields[len(fields)-1] == "ago" {
 		ago, fields = true, fields[:len(fields)-1]
 	}
-	big := func(n, unit int64) (int64, bool) {
-		if n != 0 && (n*unit/unit != n || n > math.MaxInt64/unit/2 || n < math.MinInt64/unit/2) {
-			return 0, false
-		}
-		return n * unit, true
-	}
 	for i := 0; i < len(fields); i++ {
 		f := fields[i]
 		if strings.Contains(f, ":") {
-			neg := strings.HasPrefix(f, "-")
-			r, err := parseTime(strings.TrimLeft(f, "+-"), "time")
-			if err != nil || !r.hasTime || r.hasZone {
+			us, ok := clockIn(f)
+			if !ok {
 				return v, refuse
 			}
-			if neg {
-				r.us = -r.us
-			}
-			v.Micros += r.us
+			v.Micros += us
 			continue
 		}
-		end := 0
-		for end < len(f) && (f[end] >= '0' && f[end] <= '9' || end == 0 && (f[end] == '-' || f[end] == '+')) {
-			end++
-		}
-		n, err := strconv.ParseInt(f[:end], 10, 64)
+		digits := len(f) - len(strings.TrimLeft(strings.TrimLeft(f[:1], "+-")+f[1:], "0123456789")) // with the sign
+		n, err := strconv.ParseInt(f[:digits], 10, 64)
 		if err != nil {
 			return v, refuse
 		}
-		unit := f[end:]
+		unit := f[digits:]
 		if unit == "" {
 			if i++; i == len(fields) {
 				unit = "s" // a bare number is seconds
@@ -121,51 +108,64 @@ func intervalIn(text string) (Interval, error) {
 				unit = fields[i]
 			}
 		}
-		var add int64
-		ok := true
-		switch unit {
-		case "us", "usec", "usecs", "microsecond", "microseconds":
-			add = n
-		case "ms", "msec", "msecs", "millisecond", "milliseconds":
-			add, ok = big(n, 1000)
-		case "s", "sec", "secs", "second", "seconds":
-			add, ok = big(n, 1000000)
-		case "m", "min", "mins", "minute", "minutes":
-			add, ok = big(n, 60000000)
-		case "h", "hr", "hrs", "hour", "hours":
-			add, ok = big(n, 3600000000)
-		case "d", "day", "days":
-			n += int64(v.Days)
-			if ok = n == int64(int32(n)); ok {
-				v.Days = int32(n)
-			}
-		case "w", "week", "weeks":
-			n = n*7 + int64(v.Days)
-			if ok = n == int64(int32(n)); ok {
-				v.Days = int32(n)
-			}
-		case "mon", "mons", "month", "months":
-			n += int64(v.Months)
-			if ok = n == int64(int32(n)); ok {
-				v.Months = int32(n)
-			}
-		case "y", "yr", "yrs", "year", "years":
-			n = n*12 + int64(v.Months)
-			if ok = n == int64(int32(n)); ok {
-				v.Months = int32(n)
-			}
-		default:
+		q, ok := intervalUnits[unit]
+		if !ok {
 			return v, refuse
 		}
-		if !ok {
+		if !v.add(q, n) {
 			return v, sqlstate.New(sqlstate.DatetimeOverflow, "interval field value out of range: \"%s\"", text)
 		}
-		v.Micros += add
 	}
 	if ago {
 		v = Interval{Micros: -v.Micros, Days: -v.Days, Months: -v.Months}
 	}
 	return v, nil
+}
+
+// clockIn reads a time of day, which may have a sign.
+func clockIn(text string) (us int64, ok bool) {
+	r, err := parseTime(strings.TrimLeft(text, "+-"), "time")
+	if err != nil || !r.hasTime || r.hasZone {
+		return 0, false
+	}
+	if strings.HasPrefix(text, "-") {
+		r.us = -r.us
+	}
+	return r.us, true
+}
+
+// intervalUnits are the units of an interval: what one of each is.
+var intervalUnits = func() map[string]Interval {
+	units := map[string]Interval{}
+	for names, one := range map[string]Interval{
+		"us usec usecs microsecond microseconds": {Micros: 1},
+		"ms msec msecs millisecond milliseconds": {Micros: 1000},
+		"s sec secs second seconds":              {Micros: 1000000},
+		"m min mins minute minutes":              {Micros: 60000000},
+		"h hr hrs hour hours":                    {Micros: 3600000000},
+		"d day days":                             {Days: 1},
+		"w week weeks":                           {Days: 7},
+		"mon mons month months":                  {Months: 1},
+		"y yr yrs year years":                    {Months: 12},
+	} {
+		for _, name := range strings.Fields(names) {
+			units[name] = one
+		}
+	}
+	return units
+}()
+
+// add adds n of a unit, and reports whether the result is in range.
+func (v *Interval) add(unit Interval, n int64) bool {
+	days, months, us := int64(v.Days)+n*int64(unit.Days), int64(v.Months)+n*int64(unit.Months), n*unit.Micros
+	if unit.Days != 0 && days != int64(int32(days)) || unit.Months != 0 && months != int64(int32(months)) {
+		return false
+	}
+	if m := unit.Micros; m > 1 && n != 0 && (us/m != n || n > math.MaxInt64/m/2 || n < math.MinInt64/m/2) {
+		return false
+	}
+	v.Days, v.Months, v.Micros = int32(days), int32(months), v.Micros+us
+	return true
 }
 
 // AddTo adds the interval to a timestamp: months first, the day clipped to the

@@ -2,8 +2,11 @@ package value
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"sort"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -52,10 +55,7 @@ func appendJSONB(dst []byte, v any) ([]byte, error) {
 	case nil:
 		return append(dst, "null"...), nil
 	case bool:
-		if v {
-			return append(dst, "true"...), nil
-		}
-		return append(dst, "false"...), nil
+		return strconv.AppendBool(dst, v), nil
 	case json.Number:
 		n, err := ParseNumeric(v.String())
 		if err != nil {
@@ -76,18 +76,8 @@ func appendJSONB(dst []byte, v any) ([]byte, error) {
 		}
 		return append(dst, ']'), nil
 	case map[string]any:
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
-		}
-		sort.Slice(keys, func(i, j int) bool {
-			if len(keys[i]) != len(keys[j]) {
-				return len(keys[i]) < len(keys[j])
-			}
-			return keys[i] < keys[j]
-		})
 		dst = append(dst, '{')
-		for i, k := range keys {
+		for i, k := range slices.SortedFunc(maps.Keys(v), byLength) {
 			if i > 0 {
 				dst = append(dst, ", "...)
 			}
@@ -99,6 +89,11 @@ func appendJSONB(dst []byte, v any) ([]byte, error) {
 		return append(dst, '}'), nil
 	}
 	return dst, badJSON("json")
+}
+
+// byLength is jsonb's order of keys.
+func byLength(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 func appendJSONString(dst []byte, s string) []byte {
@@ -139,32 +134,9 @@ func JsonField(s string, key string, index int64, byIndex, asText bool) (string,
 	if err := d.Decode(&v); err != nil {
 		return "", false, badJSON("json")
 	}
-	switch c := v.(type) {
-	case map[string]any:
-		if byIndex {
-			return "", false, nil
-		}
-		e, ok := c[key]
-		if !ok {
-			return "", false, nil
-		}
-		v = e
-	case []any:
-		if !byIndex {
-			return "", false, nil
-		}
-		if index < 0 {
-			index += int64(len(c))
-		}
-		if index < 0 || index >= int64(len(c)) {
-			return "", false, nil
-		}
-		v = c[index]
-	default:
-		// PostgreSQL stores a scalar as an array of one element, and it shows here.
-		if !byIndex || index != 0 && index != -1 {
-			return "", false, nil
-		}
+	v, ok := member(v, key, index, byIndex)
+	if !ok {
+		return "", false, nil
 	}
 	if asText {
 		switch e := v.(type) {
@@ -176,4 +148,23 @@ func JsonField(s string, key string, index int64, byIndex, asText bool) (string,
 	}
 	out, err := appendJSONB(nil, v)
 	return string(out), true, err
+}
+
+// member is what a JSON value has under a key, or at an index.
+func member(v any, key string, index int64, byIndex bool) (any, bool) {
+	switch c := v.(type) {
+	case map[string]any:
+		e, ok := c[key]
+		return e, ok && !byIndex
+	case []any:
+		if index < 0 {
+			index += int64(len(c))
+		}
+		if !byIndex || index < 0 || index >= int64(len(c)) {
+			return nil, false
+		}
+		return c[index], true
+	}
+	// PostgreSQL stores a scalar as an array of one element, and it shows here.
+	return v, byIndex && (index == 0 || index == -1)
 }

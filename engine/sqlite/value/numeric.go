@@ -46,6 +46,11 @@ func numericOverflow() error {
 	return sqlstate.New(sqlstate.NumericOutOfRange, "value overflows numeric format")
 }
 
+// numericWords are the values of numeric that are no numbers.
+var numericWords = map[string]byte{
+	"nan": 'N', "infinity": '+', "inf": '+', "+infinity": '+', "+inf": '+', "-infinity": '-', "-inf": '-',
+}
+
 // ParseNumeric reads numeric_in's syntax.
 func ParseNumeric(text string) (Numeric, error) {
 	bad := func() (Numeric, error) {
@@ -55,38 +60,24 @@ func ParseNumeric(text string) (Numeric, error) {
 	if s == "" {
 		return bad()
 	}
-	switch strings.ToLower(s) {
-	case "nan":
-		return Numeric{Kind: 'N'}, nil
-	case "infinity", "inf", "+infinity", "+inf":
-		return Numeric{Kind: '+'}, nil
-	case "-infinity", "-inf":
-		return Numeric{Kind: '-'}, nil
+	if kind := numericWords[strings.ToLower(s)]; kind != 0 {
+		return Numeric{Kind: kind}, nil
 	}
 	neg := false
 	if s[0] == '-' || s[0] == '+' {
 		neg, s = s[0] == '-', s[1:]
 	}
-	mant, exp := s, 0
-	if i := strings.IndexAny(s, "eE"); i >= 0 {
-		e, err := strconv.Atoi(s[i+1:])
-		if err != nil || strings.HasPrefix(s[i+1:], "_") {
-			return bad()
-		}
-		if e > numericWeightMax*2 || e < -numericWeightMax*2 {
-			return Numeric{}, numericOverflow()
-		}
-		mant, exp = s[:i], e
+	mant, exp, ok := cutExponent(s)
+	if !ok {
+		return bad()
+	}
+	if exp > numericWeightMax*2 || exp < -numericWeightMax*2 {
+		return Numeric{}, numericOverflow()
 	}
 	whole, frac, _ := strings.Cut(mant, ".")
 	digits := whole + frac
-	if digits == "" {
+	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return bad()
-	}
-	for i := range len(digits) {
-		if digits[i] < '0' || digits[i] > '9' {
-			return bad()
-		}
 	}
 	scale := len(frac) - exp
 	n, ok := new(big.Int).SetString(digits, 10)
@@ -107,6 +98,16 @@ func ParseNumeric(text string) (Numeric, error) {
 		r = r.Round(numericScaleMax)
 	}
 	return r, r.Check()
+}
+
+// cutExponent takes the exponent off a number, which is 0 without one.
+func cutExponent(s string) (mant string, exp int, ok bool) {
+	i := strings.IndexAny(s, "eE")
+	if i < 0 {
+		return s, 0, true
+	}
+	exp, err := strconv.Atoi(s[i+1:])
+	return s[:i], exp, err == nil && !strings.HasPrefix(s[i+1:], "_")
 }
 
 // NumericOfText reads what numeric.String printed.

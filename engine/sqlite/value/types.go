@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
@@ -131,12 +132,9 @@ func FormatType(oid uint32, mod int32) string {
 	case pgoid.Numeric:
 		p, s := NumericTypmod(mod)
 		return fmt.Sprintf("numeric(%d,%d)", p, s)
-	case pgoid.Time:
-		return fmt.Sprintf("time(%d) without time zone", mod)
-	case pgoid.Timestamp:
-		return fmt.Sprintf("timestamp(%d) without time zone", mod)
-	case pgoid.Timestamptz:
-		return fmt.Sprintf("timestamp(%d) with time zone", mod)
+	case pgoid.Time, pgoid.Timestamp, pgoid.Timestamptz:
+		word, zone, _ := strings.Cut(name, " ")
+		return fmt.Sprintf("%s(%d) %s", word, mod, zone)
 	}
 	return name
 }

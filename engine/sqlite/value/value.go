@@ -1,6 +1,7 @@
 package value
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -191,31 +192,8 @@ func uuidIn(text string) (string, error) {
 
 // ByteaIn is the input of bytea.
 func ByteaIn(text string) (string, error) {
-	if strings.HasPrefix(text, `\x`) {
-		var out []byte
-		rest := text[2:]
-		for len(rest) > 0 {
-			if c := rest[0]; c == ' ' || c == '\n' || c == '\t' || c == '\r' {
-				rest = rest[1:]
-				continue
-			}
-			var b [1]byte
-			if len(rest) < 2 {
-				if _, err := strconv.ParseUint(rest, 16, 8); err != nil {
-					return "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid hexadecimal digit: \"%s\"", rest)
-				}
-				return "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid hexadecimal data: odd number of digits")
-			}
-			if _, err := hex.Decode(b[:], []byte(rest[:2])); err != nil {
-				r, _ := utf8.DecodeRuneInString(rest)
-				if IsHex(rest[0]) {
-					r, _ = utf8.DecodeRuneInString(rest[1:])
-				}
-				return "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid hexadecimal digit: \"%c\"", r)
-			}
-			out, rest = append(out, b[0]), rest[2:]
-		}
-		return string(out), nil
+	if rest, ok := strings.CutPrefix(text, `\x`); ok {
+		return byteaHex(rest)
 	}
 	var out []byte
 	for i := 0; i < len(text); i++ {
@@ -235,6 +213,33 @@ func ByteaIn(text string) (string, error) {
 			return "", sqlstate.New(sqlstate.InvalidTextRepresentation, "invalid input syntax for type bytea")
 		}
 		out, i = append(out, byte(n)), i+3
+	}
+	return string(out), nil
+}
+
+// byteaHex reads the hexadecimal form of bytea: blanks may stand between bytes.
+func byteaHex(rest string) (string, error) {
+	var out []byte
+	for len(rest) > 0 {
+		if c := rest[0]; c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+			rest = rest[1:]
+			continue
+		}
+		var b [1]byte
+		if len(rest) < 2 {
+			if _, err := strconv.ParseUint(rest, 16, 8); err != nil {
+				return "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid hexadecimal digit: \"%s\"", rest)
+			}
+			return "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid hexadecimal data: odd number of digits")
+		}
+		if _, err := hex.Decode(b[:], []byte(rest[:2])); err != nil {
+			r, _ := utf8.DecodeRuneInString(rest)
+			if IsHex(rest[0]) {
+				r, _ = utf8.DecodeRuneInString(rest[1:])
+			}
+			return "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid hexadecimal digit: \"%c\"", r)
+		}
+		out, rest = append(out, b[0]), rest[2:]
 	}
 	return string(out), nil
 }
@@ -486,28 +491,28 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 	}
 	var buf [32]byte
 	s := strconv.AppendFloat(buf[:0], f, 'e', -1, bits)
-	exp := 0
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i] == 'e' {
-			exp, _ = strconv.Atoi(string(s[i+1:]))
-			break
-		}
-	}
+	exp, _ := strconv.Atoi(string(s[bytes.LastIndexByte(s, 'e')+1:]))
 	if exp < -4 || exp >= 15 || bits == 32 && exp >= 6 {
 		// Go takes the bounds of the interval that reads back as an even f into
 		// account, PostgreSQL does not: it prints 1e23 as 9.999999999999999e+22.
 		// Decimals of up to 17 digits meet a bound in this range only.
 		if bits == 64 && exp >= 15 && exp <= 40 && onRoundingBound(string(s), f) {
-			for digits := 1; digits <= 16; digits++ {
-				s = strconv.AppendFloat(buf[:0], f, 'e', digits, 64)
-				if g, err := strconv.ParseFloat(string(s), 64); err == nil && g == f && !onRoundingBound(string(s), f) {
-					break
-				}
-			}
+			s = shortestInside(buf[:0], f)
 		}
 		return append(dst, s...)
 	}
 	return strconv.AppendFloat(dst, f, 'f', -1, bits)
+}
+
+// shortestInside is the shortest text that reads back as f and is no bound of the interval that does.
+func shortestInside(buf []byte, f float64) (s []byte) {
+	for digits := 1; digits <= 16; digits++ {
+		s = strconv.AppendFloat(buf, f, 'e', digits, 64)
+		if g, err := strconv.ParseFloat(string(s), 64); err == nil && g == f && !onRoundingBound(string(s), f) {
+			break
+		}
+	}
+	return s
 }
 
 // onRoundingBound tells whether the integer s is halfway between f and a neighbour.
