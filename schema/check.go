@@ -101,27 +101,9 @@ func keyTypes(desc *engine.Table, key []string) (types []keyspace.Type, missing 
 			return nil, nil, &sqlstate.Error{Code: sqlstate.UndefinedColumn, Schema: desc.Schema, Table: desc.Name, Column: name,
 				Message: fmt.Sprintf("shard key column %q of table %s does not exist", name, table), Hint: "its columns are " + columnNames(desc)}
 		}
-		t, ok := keyspace.TypeByOID(c.OID)
-		if !ok {
-			hint := "The key types are smallint, integer, bigint, text, varchar, uuid, date, timestamp, timestamptz, bytea and boolean."
-			if _, err := keyspace.ParseType(c.Type); err != nil {
-				if own := sqlstate.As(err); own.Hint != "" {
-					hint = own.Hint
-				}
-			}
-			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0901", "column %q is %s, which cannot be a shard key", name, c.Type).
-				WithHint("%s", hint))
-		}
-		switch {
-		case !c.Deterministic && (t == keyspace.Text || t == keyspace.Varchar):
-			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0902", "column %q has a nondeterministic collation: keys that are equal there could be on different shards", name).
-				WithHint(`Declare the column with COLLATE "C" or another deterministic collation.`))
-		case c.Generated:
-			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0903", "column %q is generated, so its value is not in the statement that has to be routed", name).
-				WithHint("Shard by the columns that it is made from."))
-		case (t == keyspace.Timestamp || t == keyspace.Timestamptz) && strings.Contains(c.Type, "("):
-			return nil, nil, keyError(desc, name, sqlstate.Refusal("CLV-0904", "column %q rounds what is written to it (%s), so its place is not known before", name, c.Type).
-				WithHint("Declare it without a precision."))
+		t, err := keyType(desc, c)
+		if err != nil {
+			return nil, nil, err
 		}
 		if !c.NotNull {
 			missing = append(missing, name)
@@ -129,6 +111,32 @@ func keyTypes(desc *engine.Table, key []string) (types []keyspace.Type, missing 
 		types = append(types, t)
 	}
 	return types, missing, nil
+}
+
+// keyType is the key type of a column, of those whose values say where a row is.
+func keyType(desc *engine.Table, c *engine.Column) (keyspace.Type, error) {
+	t, ok := keyspace.TypeByOID(c.OID)
+	switch {
+	case !ok:
+		hint := "The key types are smallint, integer, bigint, text, varchar, uuid, date, timestamp, timestamptz, bytea and boolean."
+		if _, err := keyspace.ParseType(c.Type); err != nil {
+			if own := sqlstate.As(err); own.Hint != "" {
+				hint = own.Hint
+			}
+		}
+		return t, keyError(desc, c.Name, sqlstate.Refusal("CLV-0901", "column %q is %s, which cannot be a shard key", c.Name, c.Type).
+			WithHint("%s", hint))
+	case !c.Deterministic && (t == keyspace.Text || t == keyspace.Varchar):
+		return t, keyError(desc, c.Name, sqlstate.Refusal("CLV-0902", "column %q has a nondeterministic collation: keys that are equal there could be on different shards", c.Name).
+			WithHint(`Declare the column with COLLATE "C" or another deterministic collation.`))
+	case c.Generated:
+		return t, keyError(desc, c.Name, sqlstate.Refusal("CLV-0903", "column %q is generated, so its value is not in the statement that has to be routed", c.Name).
+			WithHint("Shard by the columns that it is made from."))
+	case (t == keyspace.Timestamp || t == keyspace.Timestamptz) && strings.Contains(c.Type, "("):
+		return t, keyError(desc, c.Name, sqlstate.Refusal("CLV-0904", "column %q rounds what is written to it (%s), so its place is not known before", c.Name, c.Type).
+			WithHint("Declare it without a precision."))
+	}
+	return t, nil
 }
 
 func keyError(desc *engine.Table, column string, e *sqlstate.Error) error {
@@ -200,19 +208,25 @@ func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 		return found
 	}
 	for _, u := range desc.Unique {
-		for _, k := range table.ShardKey {
-			if !slices.Contains(u.Columns, k) {
-				what := "unique constraint or index " + ident(u.Name)
-				if u.Primary {
-					what = "the primary key"
-				}
-				refuse(u.Name, sqlstate.Refusal("CLV-0908", "%s does not include the shard key column %q, so no shard can see whether a value is unique", what, k).
-					WithHint("Add the shard key to it: (%s, ...).", strings.Join(table.ShardKey, ", ")))
-				break
-			}
+		if e := uniqueOnShard(table, u); e != nil {
+			refuse(u.Name, e)
 		}
 	}
 	return found
+}
+
+// uniqueOnShard refuses a unique constraint that a shard cannot keep by itself, since it does not include the shard key.
+func uniqueOnShard(table *shardmap.Table, u engine.UniqueKey) *sqlstate.Error {
+	i := slices.IndexFunc(table.ShardKey, func(k string) bool { return !slices.Contains(u.Columns, k) })
+	if i < 0 {
+		return nil
+	}
+	what := "unique constraint or index " + ident(u.Name)
+	if u.Primary {
+		what = "the primary key"
+	}
+	return sqlstate.Refusal("CLV-0908", "%s does not include the shard key column %q, so no shard can see whether a value is unique", what, table.ShardKey[i]).
+		WithHint("Add the shard key to it: (%s, ...).", strings.Join(table.ShardKey, ", "))
 }
 
 // foreignKey says why a foreign key cannot be kept, "" if it can.

@@ -274,21 +274,8 @@ func (t *Tx) rebase(ctx context.Context) (*shardmap.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		if e.Version > cur.Version() {
-			break
-		}
-		if e.ID == t.id {
-			if e.Op == OpRolledBack {
-				return nil, again("it took too long and was rolled back by " + e.By)
-			}
-			return nil, nil
-		}
-		for _, name := range e.Tables {
-			if t.touched[name] {
-				return nil, again(name + " was changed by " + e.By + " meanwhile")
-			}
-		}
+	if done, err := t.carriedOut(entries, t.id, cur.Version()); done || err != nil {
+		return nil, err
 	}
 	// Guards were set from the base's ownership, and new keyspaces carry the
 	// epoch that follows it.
@@ -307,6 +294,27 @@ func (t *Tx) rebase(ctx context.Context) (*shardmap.Snapshot, error) {
 		return nil, again("the shards are others now")
 	}
 	return cur, nil
+}
+
+// carriedOut looks for a change, and for others of its tables, in what was done up to a version.
+func (c *changes) carriedOut(entries []shardmap.Entry, id string, version uint64) (done bool, err error) {
+	for _, e := range entries {
+		if e.Version > version {
+			break
+		}
+		if e.ID == id {
+			if e.Op == OpRolledBack {
+				return false, again("it took too long and was rolled back by " + e.By)
+			}
+			return true, nil
+		}
+		for _, name := range e.Tables {
+			if c.touched[name] {
+				return false, again(name + " was changed by " + e.By + " meanwhile")
+			}
+		}
+	}
+	return false, nil
 }
 
 func shardSet(s *shardmap.Snapshot) []string {

@@ -64,61 +64,74 @@ func converse(c engine.Conn, sql string) (*engine.Result, []*sqlstate.Error, err
 	if err := c.Send(wire.AppendQuery(nil, sql)); err != nil {
 		return nil, nil, err
 	}
-	res := &engine.Result{}
-	var notices []*sqlstate.Error
-	var failed *sqlstate.Error
+	r := &reply{}
 	for {
 		b, err := c.Receive()
 		if err != nil {
-			return nil, notices, err
+			return nil, r.notices, err
 		}
 		for len(b) > 0 {
 			f, rest, ok, err := wire.Cut(b)
-			if err != nil {
-				return nil, notices, err
+			if err == nil && !ok {
+				err = wire.ErrMalformed
 			}
-			if !ok {
-				return nil, notices, wire.ErrMalformed
+			if err == nil {
+				err = r.add(c, f)
+			}
+			if err != nil {
+				return nil, r.notices, err
 			}
 			b = rest
-			switch f.Type() {
-			case wire.DataRow:
-				row, err := wire.SplitRow(f.Body(), nil)
-				if err != nil {
-					return nil, notices, err
-				}
-				texts := make([]engine.Text, len(row))
-				for i, v := range row {
-					texts[i] = engine.Text{String: string(v), Null: v == nil}
-				}
-				res.Rows = append(res.Rows, texts)
-			case wire.CommandComplete:
-				if tag, _, ok := wire.CutString(f.Body()); ok {
-					res.Tag = tag
-				}
-			case wire.NoticeResponse:
-				if len(notices) < noticesMax {
-					notices = append(notices, wire.ParseReport(f.Body()))
-				}
-			case wire.ErrorResponse:
-				if failed == nil {
-					failed = wire.ParseReport(f.Body())
-				}
-			case wire.CopyInResponse:
-				if err := c.Send(wire.AppendCopyFail(nil, "COPY is not expected here")); err != nil {
-					return nil, notices, err
-				}
-			case wire.ReadyForQuery:
-				if len(f.Body()) == 1 {
-					res.Status = f.Body()[0]
-				}
-				if failed != nil {
-					return res, notices, failed
-				}
-				return res, notices, nil
+			if f.Type() != wire.ReadyForQuery {
+				continue
 			}
+			if r.failed != nil {
+				return &r.res, r.notices, r.failed
+			}
+			return &r.res, r.notices, nil
 		}
 	}
+}
+
+// reply is what came of the answer to a query.
+type reply struct {
+	res     engine.Result
+	notices []*sqlstate.Error
+	failed  *sqlstate.Error // the first error
+}
+
+func (r *reply) add(c engine.Conn, f wire.Frame) error {
+	switch f.Type() {
+	case wire.DataRow:
+		row, err := wire.SplitRow(f.Body(), nil)
+		if err != nil {
+			return err
+		}
+		texts := make([]engine.Text, len(row))
+		for i, v := range row {
+			texts[i] = engine.Text{String: string(v), Null: v == nil}
+		}
+		r.res.Rows = append(r.res.Rows, texts)
+	case wire.CommandComplete:
+		if tag, _, ok := wire.CutString(f.Body()); ok {
+			r.res.Tag = tag
+		}
+	case wire.NoticeResponse:
+		if len(r.notices) < noticesMax {
+			r.notices = append(r.notices, wire.ParseReport(f.Body()))
+		}
+	case wire.ErrorResponse:
+		if r.failed == nil {
+			r.failed = wire.ParseReport(f.Body())
+		}
+	case wire.CopyInResponse:
+		return c.Send(wire.AppendCopyFail(nil, "COPY is not expected here"))
+	case wire.ReadyForQuery:
+		if len(f.Body()) == 1 {
+			r.res.Status = f.Body()[0]
+		}
+	}
+	return nil
 }
 
 // lost reports whether the conversation is over: anything but an error that the

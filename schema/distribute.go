@@ -563,20 +563,9 @@ func (t *Tx) related(ctx context.Context, first Becomes) ([]Becomes, error) {
 	if err := t.lock(ctx); err != nil {
 		return nil, err
 	}
-	p := t.part(t.base.State().DefaultShard)
-	descs := map[planner.TableName]*engine.Table{}
-	var names []planner.TableName
-	for _, table := range t.over.State().Tables {
-		if table.Kind != shardmap.Whole {
-			continue
-		}
-		name := planner.TableName{Schema: table.Schema, Name: table.Name}
-		desc, err := p.describe(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		descs[name] = desc
-		names = append(names, name)
+	names, descs, err := t.part(t.base.State().DefaultShard).unsharded(ctx, t.over)
+	if err != nil {
+		return nil, err
 	}
 	if descs[first.TableName] == nil {
 		return []Becomes{first}, nil // Distribute says what is wrong with it
@@ -611,6 +600,22 @@ func (t *Tx) related(ctx context.Context, first Becomes) ([]Becomes, error) {
 		}
 	}
 	return out, nil
+}
+
+// unsharded describes the unsharded tables.
+func (p *part) unsharded(ctx context.Context, over *shardmap.Snapshot) (names []planner.TableName, descs map[planner.TableName]*engine.Table, err error) {
+	descs = map[planner.TableName]*engine.Table{}
+	for _, table := range over.State().Tables {
+		if table.Kind != shardmap.Whole {
+			continue
+		}
+		name := planner.TableName{Schema: table.Schema, Name: table.Name}
+		if descs[name], err = p.describe(ctx, name); err != nil {
+			return nil, nil, err
+		}
+		names = append(names, name)
+	}
+	return names, descs, nil
 }
 
 // through finds a key's columns on the other side of a foreign key; nil if one is not in it.

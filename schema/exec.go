@@ -256,21 +256,34 @@ func (t *Tx) unchanged(seen *shardmap.Snapshot, d *planner.DDL) error {
 	for _, n := range namesOf(d) {
 		was, before := seen.Table(n.Schema, n.Name)
 		is, after := t.base.Table(n.Schema, n.Name)
-		if before != after || before && (was.Kind != is.Kind || was.Keyspace != is.Keyspace || !slices.Equal(was.ShardKey, is.ShardKey)) {
+		if before != after || before && !sameOwnership(was, is) {
 			return again("table " + qualified(n.Schema, n.Name) + " was changed by another session meanwhile")
 		}
 	}
 	for _, schema := range d.DropsSchema {
-		for _, pair := range [][2]*shardmap.Snapshot{{seen, t.base}, {t.base, seen}} {
-			tables := pair[0].State().Tables
-			for i := range tables {
-				if _, ok := pair[1].Table(schema, tables[i].Name); tables[i].Schema == schema && !ok {
-					return again("tables of schema " + schema + " were changed by another session meanwhile")
-				}
-			}
+		if !hasTablesOf(seen, t.base, schema) || !hasTablesOf(t.base, seen, schema) {
+			return again("tables of schema " + schema + " were changed by another session meanwhile")
 		}
 	}
 	return nil
+}
+
+// sameOwnership reports whether the rows of a table are divided in the same way.
+func sameOwnership(a, b *shardmap.Table) bool {
+	return a.Kind == b.Kind && a.Keyspace == b.Keyspace && slices.Equal(a.ShardKey, b.ShardKey)
+}
+
+// hasTablesOf reports whether a map has the tables of a schema that another one has.
+func hasTablesOf(other, snap *shardmap.Snapshot, schema string) bool {
+	for _, table := range other.State().Tables {
+		if table.Schema != schema {
+			continue
+		}
+		if _, ok := snap.Table(schema, table.Name); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // namesOf returns all tables that a statement names.
@@ -316,11 +329,9 @@ func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, e
 			return nil, err
 		}
 	}
-	for _, schema := range d.DropsSchema {
-		for _, table := range t.over.State().Tables {
-			if table.Schema == schema {
-				e.drop = append(e.drop, planner.TableName{Schema: table.Schema, Name: table.Name})
-			}
+	for _, table := range t.over.State().Tables {
+		if slices.Contains(d.DropsSchema, table.Schema) {
+			e.drop = append(e.drop, planner.TableName{Schema: table.Schema, Name: table.Name})
 		}
 	}
 	if d.Create != nil {
@@ -448,19 +459,7 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 	if err := p.trusts(ctx, st.DDL); err != nil {
 		return err
 	}
-	text := st.Text
-	if st.DDL.Elsewhere != "" {
-		text = st.DDL.Elsewhere
-	}
-	if _, err := p.run(ctx, text); err != nil {
-		own := sqlstate.As(err)
-		if strings.HasPrefix(string(own.Code), "42") && (st.DDL.Op == "create function" || st.DDL.Op == "create procedure") {
-			return sqlstate.Refusal("CLV-0978", "the function names what is on the default shard only (%s)", own.Message).
-				WithHint("Run SET check_function_bodies = off before it, if its body does; such functions can be called by statements of the default shard only.")
-		}
-		if withRows(err, st.DDL) == err && own.Hint == "" && !passing(own.Code) {
-			own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"
-		}
+	if err := p.repeat(ctx, st); err != nil {
 		return err
 	}
 	if err := p.confined(ctx, t.opts.Admin, st.DDL); err != nil {
@@ -469,8 +468,38 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 	if err := t.step("executed", p.shard); err != nil {
 		return err
 	}
+	if err := e.sameTables(ctx, t.over, p); err != nil {
+		return err
+	}
+	for _, sql := range e.after {
+		if _, err := p.run(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return p.fillable(ctx, t.over, st.DDL, e)
+}
+
+// repeat runs a statement that the default shard has carried out.
+func (p *part) repeat(ctx context.Context, st *planner.Statement) error {
+	_, err := p.run(ctx, textOn(st, false))
+	if err == nil {
+		return nil
+	}
+	own := sqlstate.As(err)
+	if strings.HasPrefix(string(own.Code), "42") && (st.DDL.Op == "create function" || st.DDL.Op == "create procedure") {
+		return sqlstate.Refusal("CLV-0978", "the function names what is on the default shard only (%s)", own.Message).
+			WithHint("Run SET check_function_bodies = off before it, if its body does; such functions can be called by statements of the default shard only.")
+	}
+	if withRows(err, st.DDL) == err && own.Hint == "" && !passing(own.Code) {
+		own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"
+	}
+	return err
+}
+
+// sameTables fails if the statement made of a table something else than on the default shard.
+func (e *edit) sameTables(ctx context.Context, over *shardmap.Snapshot, p *part) error {
 	for name, want := range e.described {
-		if known, ok := t.over.Table(name.Schema, name.Name); ok && known.Kind == shardmap.Whole {
+		if known, ok := over.Table(name.Schema, name.Name); ok && known.Kind == shardmap.Whole {
 			continue
 		}
 		got, err := p.describe(ctx, name)
@@ -479,16 +508,11 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 		}
 		if diff := differs(want, got); diff != "" {
 			return sqlstate.New(sqlstate.InvalidTableDefinition, "table %s is not the same on shard %s as on shard %s: %s",
-				qualified(name.Schema, name.Name), p.shard, t.base.State().DefaultShard, diff).OnShard(p.shard).
+				qualified(name.Schema, name.Name), p.shard, over.State().DefaultShard, diff).OnShard(p.shard).
 				WithHint("nothing was changed; cleave doctor compares the tables of all shards")
 		}
 	}
-	for _, sql := range e.after {
-		if _, err := p.run(ctx, sql); err != nil {
-			return err
-		}
-	}
-	return p.fillable(ctx, t.over, st.DDL, e)
+	return nil
 }
 
 // differs says how two descriptions of a table differ, "" if they do not.
@@ -636,11 +660,7 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 	var tag string
 	var notices []*sqlstate.Error
 	for i, name := range names {
-		text := st.Text
-		if name != t.base.State().DefaultShard && st.DDL.Elsewhere != "" {
-			text = st.DDL.Elsewhere
-		}
-		gotTag, gotNotices, err := t.alone(ctx, name, st, text)
+		gotTag, gotNotices, err := t.alone(ctx, name, st, textOn(st, name == t.base.State().DefaultShard))
 		if err == nil {
 			err = t.step("concurrent", name)
 		}
@@ -664,6 +684,14 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 		t.intent = nil
 	}
 	return tag, notices, nil
+}
+
+// textOn is what a shard gets of a statement, the default shard or another one.
+func textOn(st *planner.Statement, def bool) string {
+	if st.DDL.Elsewhere != "" && !def {
+		return st.DDL.Elsewhere
+	}
+	return st.Text
 }
 
 // clearInvalid drops the index that a CREATE INDEX CONCURRENTLY is to make, if it is
@@ -702,19 +730,8 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement, tex
 			return "", nil, err
 		}
 	}
-	if len(st.DDL.Altered) > 0 {
-		n := st.DDL.Altered[0]
-		table, ok := t.over.Table(n.Schema, n.Name)
-		if unique, columns := uniqueIndex(st.Text); ok && unique {
-			desc, err := conn.DescribeTable(ctx, n.Schema, n.Name)
-			if err != nil {
-				return "", nil, err
-			}
-			desc.Unique = append(desc.Unique, engine.UniqueKey{Name: "the new index", Columns: columns})
-			if err := CheckTable(t.over, table, desc); err != nil {
-				return "", nil, err
-			}
-		}
+	if err := checkNewIndex(ctx, conn, t.over, st); err != nil {
+		return "", nil, err
 	}
 	if err := clearInvalid(ctx, conn, st); err != nil {
 		return "", nil, err
@@ -738,4 +755,23 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement, tex
 		return "", nil, err
 	}
 	return res.Tag, notices, nil
+}
+
+// checkNewIndex checks a table with the unique index that a statement is about to make.
+func checkNewIndex(ctx context.Context, conn engine.Conn, over *shardmap.Snapshot, st *planner.Statement) error {
+	unique, columns := uniqueIndex(st.Text)
+	if len(st.DDL.Altered) == 0 || !unique {
+		return nil
+	}
+	n := st.DDL.Altered[0]
+	table, ok := over.Table(n.Schema, n.Name)
+	if !ok {
+		return nil
+	}
+	desc, err := conn.DescribeTable(ctx, n.Schema, n.Name)
+	if err != nil {
+		return err
+	}
+	desc.Unique = append(desc.Unique, engine.UniqueKey{Name: "the new index", Columns: columns})
+	return CheckTable(over, table, desc)
 }

@@ -112,17 +112,8 @@ func (t *Tx) intend(ctx context.Context, st *planner.Statement, names []string) 
 	default:
 		return nil, nil
 	}
-	// One of the same index would take away, or write down, what this one makes.
-	others, err := t.opts.Directory.Records(ctx, intentPrefix, "", historyPage)
-	if err != nil {
-		return nil, directoryError(err)
-	}
-	for _, r := range others {
-		o := intent{}
-		if json.Unmarshal(r.Value, &o) == nil && i.Index != "" && o.Index == i.Index && o.Schema == i.Schema {
-			return nil, sqlstate.New(sqlstate.ObjectInUse, "index %s is being made, or taken away again, by %s", qualified(i.Schema, i.Index), o.what()).
-				WithHint("wait a moment, and run it again; see: cleave doctor")
-		}
+	if err := i.only(ctx, t.opts.Directory); err != nil {
+		return nil, err
 	}
 	c, err := t.entry(t.id, t.opts.Actor, t.opts.Why, 0)
 	if err != nil {
@@ -133,6 +124,22 @@ func (t *Tx) intend(ctx context.Context, st *planner.Statement, names []string) 
 		return nil, directoryError(err)
 	}
 	return i, nil
+}
+
+// only fails if there is another intent of the same index: it would take away, or write down, what this one makes.
+func (i *intent) only(ctx context.Context, dir shardmap.Directory) error {
+	others, err := dir.Records(ctx, intentPrefix, "", historyPage)
+	if err != nil {
+		return directoryError(err)
+	}
+	for _, r := range others {
+		o := intent{}
+		if json.Unmarshal(r.Value, &o) == nil && i.Index != "" && o.Index == i.Index && o.Schema == i.Schema {
+			return sqlstate.New(sqlstate.ObjectInUse, "index %s is being made, or taken away again, by %s", qualified(i.Schema, i.Index), o.what()).
+				WithHint("wait a moment, and run it again; see: cleave doctor")
+		}
+	}
+	return nil
 }
 
 // mine reports whether nobody has taken the statement over.

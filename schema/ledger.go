@@ -370,26 +370,8 @@ func Replay(ctx context.Context, conn engine.Conn, shard string, def bool, snap 
 		if have[e.ID] || e.Version > snap.Version() {
 			continue
 		}
-		statements, err := ParseLedger(e)
-		if err != nil {
+		if err := replayEntry(ctx, conn, shard, def, e, dead); err != nil {
 			return err
-		}
-		for i, s := range statements {
-			if !s.AllShards && !def {
-				continue
-			}
-			if s.Elsewhere != "" && !def {
-				s.Text = s.Elsewhere
-			}
-			if dead[deadKey{e.ID, i}] {
-				if err := replayDead(ctx, conn, s); err != nil {
-					return onShard(err, shard)
-				}
-				continue
-			}
-			if err := replayStatement(ctx, conn, s); err != nil {
-				return replayError(err, shard, e, s)
-			}
 		}
 		ids = append(ids, e.ID)
 	}
@@ -397,6 +379,32 @@ func Replay(ctx context.Context, conn engine.Conn, shard string, def bool, snap 
 		return onShard(err, shard)
 	}
 	return SetGuards(ctx, conn, snap, shard, nil)
+}
+
+// replayEntry runs the statements of an entry that the shard gets. dead are those whose effects later ones took back.
+func replayEntry(ctx context.Context, conn engine.Conn, shard string, def bool, e shardmap.Entry, dead map[deadKey]bool) error {
+	statements, err := ParseLedger(e)
+	if err != nil {
+		return err
+	}
+	for i, s := range statements {
+		if !s.AllShards && !def {
+			continue
+		}
+		if s.Elsewhere != "" && !def {
+			s.Text = s.Elsewhere
+		}
+		if dead[deadKey{e.ID, i}] {
+			if err := replayDead(ctx, conn, s); err != nil {
+				return onShard(err, shard)
+			}
+			continue
+		}
+		if err := replayStatement(ctx, conn, s); err != nil {
+			return replayError(err, shard, e, s)
+		}
+	}
+	return nil
 }
 
 // deadKey names a statement of the ledger: its change and its place in it.

@@ -48,29 +48,9 @@ func OfAnotherMap(ctx context.Context, dir shardmap.Directory, conn engine.Conn,
 	if is.Epoch > now.Version() && has.Empty() {
 		return false, nil
 	}
-	// An operation that died was based on the version before its epoch.
-	least := max(is.Epoch, 2) - 1
-	if now.Version() > versionsBack {
-		least = max(least, now.Version()-versionsBack)
-	}
-	pins := false // only pins differ from what a version says
-	for v := now.Version(); v >= least; v-- {
-		snap := now
-		if v < now.Version() {
-			if snap, err = dir.At(ctx, v); errors.Is(err, shardmap.ErrNotFound) {
-				continue
-			} else if err != nil {
-				return false, directoryError(err)
-			}
-		}
-		if _, ok := snap.Keyspace(t.Keyspace); !ok {
-			continue
-		}
-		own := ownedOn(snap, t.Keyspace, shard)
-		if v >= is.Epoch && own.Encode() == is.Owns {
-			return false, nil
-		}
-		pins = pins || unpinned(own) == unpinned(has)
+	known, pins, err := ofVersion(ctx, dir, now, t, shard, is, has)
+	if known || err != nil {
+		return false, err
 	}
 	if !pins {
 		return true, nil
@@ -83,6 +63,34 @@ func OfAnotherMap(ctx context.Context, dir shardmap.Directory, conn engine.Conn,
 		}
 	}
 	return hasRows(ctx, conn, t, extra)
+}
+
+// ofVersion looks for the version of the map that made a guard, which owns has. pins: a version differs from it in pins only.
+func ofVersion(ctx context.Context, dir shardmap.Directory, now *shardmap.Snapshot, t *shardmap.Table, shard string, is *engine.GuardState, has keyspace.Ownership) (known, pins bool, err error) {
+	// An operation that died was based on the version before its epoch.
+	least := max(is.Epoch, 2) - 1
+	if now.Version() > versionsBack {
+		least = max(least, now.Version()-versionsBack)
+	}
+	for v := now.Version(); v >= least; v-- {
+		snap := now
+		if v < now.Version() {
+			if snap, err = dir.At(ctx, v); errors.Is(err, shardmap.ErrNotFound) {
+				continue
+			} else if err != nil {
+				return false, false, directoryError(err)
+			}
+		}
+		if _, ok := snap.Keyspace(t.Keyspace); !ok {
+			continue
+		}
+		own := ownedOn(snap, t.Keyspace, shard)
+		if v >= is.Epoch && own.Encode() == is.Owns {
+			return true, false, nil
+		}
+		pins = pins || unpinned(own) == unpinned(has)
+	}
+	return false, pins, nil
 }
 
 // GuardsFit refuses to go on with guards of a keyspace ("" is all) on a shard that no version of the map has made: see OfAnotherMap. moving is true

@@ -178,6 +178,9 @@ func reaches(ctx context.Context, conn engine.Conn, snap *shardmap.Snapshot, tab
 	return out, nil
 }
 
+// reachWrites begin the commands that write.
+var reachWrites = []string{"insert", "update", "delete", "merge", "truncate", "copy"}
+
 // reason says why a function may reach the tables; "" if it cannot.
 func (f *reachFunction) reason(named, written, calls map[string]string) string {
 	if f.Language != "sql" && f.Language != "plpgsql" {
@@ -196,22 +199,29 @@ func (f *reachFunction) reason(named, written, calls map[string]string) string {
 			return "runs texts (" + strings.ToUpper(w) + ")"
 		case calls[w] != "" && w != strings.ToLower(f.Name):
 			return "may call " + calls[w]
-		case w == "insert" || w == "update" || w == "delete" || w == "merge" || w == "truncate" || w == "copy":
+		case slices.Contains(reachWrites, w):
 			writes = true
 		case written[w] != "":
 			writesTo = written[w]
 		}
 	}
-	// A name that is no word stands as it is, in quotes.
-	for _, names := range []map[string]string{named, written} {
-		for n, name := range names {
-			if reachWord.FindString(n) != n && strings.Contains(body, strings.ReplaceAll(n, `"`, `""`)) {
-				return "names " + name
-			}
-		}
+	if name := quotedIn(body, named, written); name != "" {
+		return "names " + name
 	}
 	if writes && writesTo != "" {
 		return "may write to " + writesTo
+	}
+	return ""
+}
+
+// quotedIn finds a name that is no word, and so stands in the body as it is, in quotes.
+func quotedIn(body string, lists ...map[string]string) string {
+	for _, names := range lists {
+		for n, name := range names {
+			if reachWord.FindString(n) != n && strings.Contains(body, strings.ReplaceAll(n, `"`, `""`)) {
+				return name
+			}
+		}
 	}
 	return ""
 }

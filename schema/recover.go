@@ -177,52 +177,51 @@ func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard stri
 			return out, fmt.Errorf("schema: age of a prepared transaction: %w", err)
 		}
 		age := time.Duration(micros) * time.Microsecond
-		f := Finding{Level: levelWarning, Shard: shard, What: fmt.Sprintf("schema change %s is prepared on %s for %s", id, shard, age.Round(time.Second)), Next: repairCommand}
-		entry, err := o.Directory.Find(ctx, id)
-		committed := err == nil && entry.Op != OpRolledBack
-		switch {
-		case err != nil && !errors.Is(err, shardmap.ErrNotFound):
-			return out, directoryError(err)
-		case o.DryRun && err == nil:
-			out = append(out, f)
-			continue
-		case err != nil && age < o.Age:
-			f.What += ", not decided yet: likely at work"
-			f.Next, f.Later = "wait a minute, then: "+repairCommand, true
-			out = append(out, f)
-			continue
-		case o.DryRun:
-			f.What += ", not decided in that time: who made it has ended, or cannot reach the directory"
-			out = append(out, f)
-			continue
-		case err != nil:
-			if committed, err = resolve(ctx, o.Directory, id, o.Actor); err != nil {
-				return out, err
-			}
-		}
-		if committed {
-			waits, err := f.waits(ctx, o.Directory, entry.Version)
-			if err != nil {
-				return out, err
-			}
-			if waits {
-				out = append(out, f)
-				continue
-			}
-		}
-		verb := "ROLLBACK PREPARED "
-		f.Done = "rolled back: it was never decided"
-		if committed {
-			verb = "COMMIT PREPARED "
-			f.Done = "committed, as the history says"
-		}
-		if _, _, err := run(ctx, conn, verb+quote(name)); err != nil && sqlstate.CodeOf(err) != sqlstate.UndefinedObject {
+		f, err := o.settleOne(ctx, conn, shard, id, name, age)
+		if err != nil {
 			return out, err
 		}
-		f.Next = ""
 		out = append(out, f)
 	}
 	return out, nil
+}
+
+// settleOne ends the prepared transaction of a schema change as it was decided, unless it is too early for that.
+func (o RecoverOptions) settleOne(ctx context.Context, conn engine.Conn, shard, id, name string, age time.Duration) (Finding, error) {
+	f := Finding{Level: levelWarning, Shard: shard, What: fmt.Sprintf("schema change %s is prepared on %s for %s", id, shard, age.Round(time.Second)), Next: repairCommand}
+	entry, err := o.Directory.Find(ctx, id)
+	decided := err == nil
+	if !decided && !errors.Is(err, shardmap.ErrNotFound) {
+		return f, directoryError(err)
+	}
+	committed := decided && entry.Op != OpRolledBack
+	switch {
+	case o.DryRun && decided:
+		return f, nil
+	case !decided && age < o.Age:
+		f.What += ", not decided yet: likely at work"
+		f.Next, f.Later = "wait a minute, then: "+repairCommand, true
+		return f, nil
+	case o.DryRun:
+		f.What += ", not decided in that time: who made it has ended, or cannot reach the directory"
+		return f, nil
+	case !decided:
+		if committed, err = resolve(ctx, o.Directory, id, o.Actor); err != nil {
+			return f, err
+		}
+	}
+	verb, done := "ROLLBACK PREPARED ", "rolled back: it was never decided"
+	if committed {
+		if waits, err := f.waits(ctx, o.Directory, entry.Version); waits || err != nil {
+			return f, err
+		}
+		verb, done = "COMMIT PREPARED ", "committed, as the history says"
+	}
+	if _, _, err := run(ctx, conn, verb+quote(name)); err != nil && sqlstate.CodeOf(err) != sqlstate.UndefinedObject {
+		return f, err
+	}
+	f.Done, f.Next = done, ""
+	return f, nil
 }
 
 // SettleOutside ends the prepared transactions of schema changes in a database that is no shard of the map. A process
@@ -578,16 +577,7 @@ func (c *comparison) notes(ctx context.Context) bool {
 			c.fail(err, "the ledger")
 			return false
 		}
-		var missing []Statement
-		for _, s := range statements {
-			// What the other shards got of a table that became sharded, the default shard had.
-			if s.AllShards && !(c.def && e.Op == OpDistribute) || !s.AllShards && c.def {
-				if s.Elsewhere != "" && !c.def {
-					s.Text = s.Elsewhere
-				}
-				missing = append(missing, s)
-			}
-		}
+		missing := c.ofShard(e, statements)
 		if len(missing) == 0 {
 			continue
 		}
@@ -602,13 +592,7 @@ func (c *comparison) notes(ctx context.Context) bool {
 			continue
 		}
 		if !c.o.DryRun {
-			for _, s := range missing {
-				if err := replayStatement(ctx, c.conn, s); err != nil {
-					c.fail(replayError(err, name, e, s), f.What)
-					return false
-				}
-			}
-			if err := note(ctx, c.conn, e.ID); err != nil {
+			if err := c.replay(ctx, e, missing); err != nil {
 				c.fail(err, f.What)
 				return false
 			}
@@ -618,6 +602,30 @@ func (c *comparison) notes(ctx context.Context) bool {
 		c.found = append(c.found, f)
 	}
 	return true
+}
+
+// ofShard are the statements of an entry that the shard gets.
+func (c *comparison) ofShard(e shardmap.Entry, statements []Statement) (out []Statement) {
+	for _, s := range statements {
+		// What the other shards got of a table that became sharded, the default shard had.
+		if s.AllShards && !(c.def && e.Op == OpDistribute) || !s.AllShards && c.def {
+			if s.Elsewhere != "" && !c.def {
+				s.Text = s.Elsewhere
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// replay runs statements of an entry, and notes it.
+func (c *comparison) replay(ctx context.Context, e shardmap.Entry, statements []Statement) error {
+	for _, s := range statements {
+		if err := replayStatement(ctx, c.conn, s); err != nil {
+			return replayError(err, c.shard.Name, e, s)
+		}
+	}
+	return note(ctx, c.conn, e.ID)
 }
 
 // table compares one table and its guard.

@@ -427,10 +427,8 @@ func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows
 	if err != nil {
 		return err
 	}
-	for _, desc := range d.descs {
-		if desc.Guard == nil || desc.Guard.Keyspace != "" {
-			return again("the unsharded tables were opened by another session meanwhile")
-		}
+	if slices.ContainsFunc(d.descs, func(desc *engine.Table) bool { return desc.Guard == nil || desc.Guard.Keyspace != "" }) {
+		return again("the unsharded tables were opened by another session meanwhile")
 	}
 	p, err := t.open(ctx, to)
 	if err != nil {
@@ -457,17 +455,8 @@ func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows
 	if err := p.shadows(ctx, t.state.Sequences, nil); err != nil {
 		return err
 	}
-	// What the default shard has noted is done here as well.
-	entries, err := History(ctx, t.opts.Directory, 0)
-	if err != nil {
+	if err := p.noteAll(ctx, t.opts.Directory); err != nil {
 		return err
-	}
-	var ids []string
-	for _, e := range inForce(entries) {
-		ids = append(ids, e.ID)
-	}
-	if err := note(ctx, p.conn, ids...); err != nil {
-		return p.broke(err)
 	}
 	if err := p.closing(ctx, names, true); err != nil {
 		return err
@@ -487,6 +476,22 @@ func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows
 	_, err = t.opts.Directory.Update(ctx, shardmap.Change{Expect: t.base.Version(), By: t.opts.Actor, Why: fmt.Sprintf("the default shard is %s, no longer %s", to, from.shard), Op: OpDefault}, state)
 	if err != nil {
 		return directoryError(err)
+	}
+	return nil
+}
+
+// noteAll notes what the default shard has noted, which is done here as well.
+func (p *part) noteAll(ctx context.Context, dir shardmap.Directory) error {
+	entries, err := History(ctx, dir, 0)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, e := range inForce(entries) {
+		ids = append(ids, e.ID)
+	}
+	if err := note(ctx, p.conn, ids...); err != nil {
+		return p.broke(err)
 	}
 	return nil
 }

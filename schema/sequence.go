@@ -173,16 +173,7 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 		if c.Op != "create" && !moved {
 			continue
 		}
-		if c.InPath {
-			if err := p.inPath(ctx, c.Sequence.Schema, "sequence"); err != nil {
-				return "", nil, err
-			}
-		} else if ok, err := p.schemaExists(ctx, c.Sequence.Schema); err != nil {
-			return "", nil, err
-		} else if !ok {
-			return "", nil, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", c.Sequence.Schema)
-		}
-		taken, err := p.taken(ctx, t.over, c.Sequence.Schema, c.Sequence.Name)
+		taken, err := p.sequenceTaken(ctx, t.over, c)
 		if err != nil {
 			return "", nil, err
 		}
@@ -212,6 +203,20 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 	return st.Tag, notices, nil
 }
 
+// sequenceTaken reports whether another relation has the name that a sequence gets. Its schema has to exist.
+func (p *part) sequenceTaken(ctx context.Context, over *shardmap.Snapshot, c *planner.SequenceChange) (bool, error) {
+	if c.InPath {
+		if err := p.inPath(ctx, c.Sequence.Schema, "sequence"); err != nil {
+			return false, err
+		}
+	} else if ok, err := p.schemaExists(ctx, c.Sequence.Schema); err != nil {
+		return false, err
+	} else if !ok {
+		return false, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", c.Sequence.Schema)
+	}
+	return p.taken(ctx, over, c.Sequence.Schema, c.Sequence.Name)
+}
+
 // taken reports whether a relation, or a sequence of the cluster, has the name.
 func (p *part) taken(ctx context.Context, over *shardmap.Snapshot, schema, name string) (bool, error) {
 	if _, ok := over.Sequence(schema, name); ok {
@@ -237,17 +242,8 @@ func (e *edit) planSequences(ctx context.Context, over *shardmap.Snapshot, p *pa
 			if !ok || !reflect.DeepEqual(is, c.Was) {
 				return again("sequence " + c.Was.QualifiedName() + " was changed by another session meanwhile")
 			}
-		} else {
-			taken, err := p.taken(ctx, over, q.Schema, q.Name)
-			if err != nil {
-				return err
-			}
-			if taken {
-				if q.Owner != nil && !d.MapOnly {
-					return again("the name " + q.QualifiedName() + " was taken meanwhile")
-				}
-				return sqlstate.New(sqlstate.DuplicateTable, "relation \"%s\" already exists", q.Name)
-			}
+		} else if err := p.freeName(ctx, over, &q, d.MapOnly); err != nil {
+			return err
 		}
 		if q.ID == "" {
 			if q.ID = uuid.NewString(); c.Was != nil {
@@ -262,6 +258,18 @@ func (e *edit) planSequences(ctx context.Context, over *shardmap.Snapshot, p *pa
 		}
 	}
 	return nil
+}
+
+// freeName fails if another relation has the name of a new sequence.
+func (p *part) freeName(ctx context.Context, over *shardmap.Snapshot, q *shardmap.Sequence, mapOnly bool) error {
+	taken, err := p.taken(ctx, over, q.Schema, q.Name)
+	switch {
+	case err != nil || !taken:
+		return err
+	case q.Owner != nil && !mapOnly:
+		return again("the name " + q.QualifiedName() + " was taken meanwhile")
+	}
+	return sqlstate.New(sqlstate.DuplicateTable, "relation \"%s\" already exists", q.Name)
 }
 
 // nextLife is the ID of a sequence after RESTART: a session's currval() outlives it,
@@ -295,15 +303,7 @@ func (c *changes) applySequences(e *edit) {
 		if q.Owner == nil {
 			continue
 		}
-		owner := *q.Owner
-		if d := e.ddl; d != nil && len(d.Altered) > 0 {
-			if d.Renamed != nil && owner.Schema == d.Renamed.Schema && owner.Table == d.Renamed.Name {
-				owner.Schema, owner.Table = d.Altered[0].Schema, d.Altered[0].Name
-			}
-			if owner.Schema == d.Altered[0].Schema && owner.Table == d.Altered[0].Name && owner.Column == d.RenamedColumn[0] {
-				owner.Column = d.RenamedColumn[1]
-			}
-		}
+		owner := renamedOwner(*q.Owner, e.ddl)
 		there := slices.ContainsFunc(c.state.Tables, func(o shardmap.Table) bool {
 			return o.Schema == owner.Schema && o.Name == owner.Table &&
 				slices.ContainsFunc(o.Columns, func(l shardmap.Column) bool { return l.Name == owner.Column })
@@ -318,6 +318,20 @@ func (c *changes) applySequences(e *edit) {
 			touch(&q)
 		}
 	}
+}
+
+// renamedOwner is the column that owns a sequence, as a statement leaves it.
+func renamedOwner(owner shardmap.SequenceOwner, d *planner.DDL) shardmap.SequenceOwner {
+	if d == nil || len(d.Altered) == 0 {
+		return owner
+	}
+	if d.Renamed != nil && owner.Schema == d.Renamed.Schema && owner.Table == d.Renamed.Name {
+		owner.Schema, owner.Table = d.Altered[0].Schema, d.Altered[0].Name
+	}
+	if owner.Schema == d.Altered[0].Schema && owner.Table == d.Altered[0].Name && owner.Column == d.RenamedColumn[0] {
+		owner.Column = d.RenamedColumn[1]
+	}
+	return owner
 }
 
 // overlaySequences brings the changed sequences into next.

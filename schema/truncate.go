@@ -32,23 +32,9 @@ func (p *part) truncates(ctx context.Context, over *shardmap.Snapshot, st *plann
 	}
 	d := *st.DDL
 	if len(d.Cascades) > 0 {
-		res, err := p.run(ctx, referencesSQL)
+		all, err := p.withReferencing(ctx, d.Cascades)
 		if err != nil {
 			return nil, err
-		}
-		reached := map[planner.TableName]bool{}
-		for _, name := range d.Cascades {
-			reached[name] = true
-		}
-		all := slices.Clone(d.Cascades)
-		for more := true; more; {
-			more = false
-			for _, row := range res.Rows {
-				from, to := planner.TableName{Schema: row[0].String, Name: row[1].String}, planner.TableName{Schema: row[2].String, Name: row[3].String}
-				if reached[to] && !reached[from] {
-					all, reached[from], more = append(all, from), true, true
-				}
-			}
 		}
 		if d.AllShards {
 			d.Truncated = all
@@ -67,6 +53,29 @@ func (p *part) truncates(ctx context.Context, over *shardmap.Snapshot, st *plann
 	whole := *st
 	whole.DDL = &d
 	return &whole, nil
+}
+
+// withReferencing adds to tables those whose foreign keys refer to them, and to these.
+func (p *part) withReferencing(ctx context.Context, names []planner.TableName) ([]planner.TableName, error) {
+	res, err := p.run(ctx, referencesSQL)
+	if err != nil {
+		return nil, err
+	}
+	reached := map[planner.TableName]bool{}
+	for _, name := range names {
+		reached[name] = true
+	}
+	all := slices.Clone(names)
+	for more := true; more; {
+		more = false
+		for _, row := range res.Rows {
+			from, to := planner.TableName{Schema: row[0].String, Name: row[1].String}, planner.TableName{Schema: row[2].String, Name: row[3].String}
+			if reached[to] && !reached[from] {
+				all, reached[from], more = append(all, from), true, true
+			}
+		}
+	}
+	return all, nil
 }
 
 // referencesSQL lists the foreign keys: the table that has it, the table that it refers to.

@@ -278,25 +278,23 @@ func (t *Tx) lock(ctx context.Context) error {
 		return nil
 	}
 	name := t.base.State().DefaultShard
-	fresh := t.part(name) == nil
-	for attempt := 0; ; attempt++ {
+	retry := t.part(name) == nil
+	for {
 		p, err := t.open(ctx, name)
 		if err != nil {
 			return err
 		}
-		if p.can.Locks {
-			_, err = p.run(ctx, lockSQL)
-		}
-		if err == nil {
+		if err = p.lock(ctx); err == nil {
 			// On SQLite this write is what takes the lock.
 			err = t.mark(ctx, p)
 		}
 		if err == nil {
 			break
 		}
-		if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable || attempt > 0 || !fresh || p.release == nil {
+		if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable || !retry || p.release == nil {
 			return waiting(err)
 		}
+		retry = false
 		// Perhaps a prepared transaction of a router that died holds the lock.
 		if _, err := p.run(ctx, "ROLLBACK"); err != nil {
 			return err
@@ -324,6 +322,15 @@ func (t *Tx) lock(ctx context.Context) error {
 	}
 	t.locked = true
 	return nil
+}
+
+// lock keeps other schema changes out of a shard, where that takes a statement.
+func (p *part) lock(ctx context.Context) error {
+	if !p.can.Locks {
+		return nil
+	}
+	_, err := p.run(ctx, lockSQL)
+	return err
 }
 
 // waiting explains why the lock was not to be had.
