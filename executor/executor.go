@@ -196,6 +196,9 @@ func (e *Executor) offer(snap *shardmap.Snapshot) {
 	}
 }
 
+// serviceStates are the states of shards as the metrics have them, normal for one that is in service.
+var serviceStates = map[shardmap.Service]int{shardmap.ReadOnly: telemetry.ReadOnly, shardmap.OutOfService: telemetry.OutOfService}
+
 // install replaces the snapshot and makes the pools fit its shards; e.mu is held.
 func (e *Executor) install(snap *shardmap.Snapshot) {
 	old := *e.pools.Load()
@@ -228,30 +231,17 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	e.metrics.MapVersion(snap.Version())
 	e.dropGroups(snap)
 	for _, s := range snap.Shards() {
-		state := telemetry.Normal
-		switch s.Service {
-		case shardmap.ReadOnly:
-			state = telemetry.ReadOnly
-		case shardmap.OutOfService:
-			state = telemetry.OutOfService
-			if p := next[s.Name]; p != nil {
-				p.rest()
-			}
+		if p := next[s.Name]; p != nil && s.Service == shardmap.OutOfService {
+			p.rest()
 		}
-		e.metrics.Shard(s.Name).State(state)
+		e.metrics.Shard(s.Name).State(serviceStates[s.Service])
 	}
 	for name, p := range old {
-		if p.group != nil {
-			if next[name] == nil {
-				e.metrics.Forget(name)
-			}
-			continue // its pools are the group's
-		}
-		if next[name] != p {
+		if p.group == nil && next[name] != p { // the pools of a group are its own
 			p.retire()
-			if next[name] == nil {
-				e.metrics.Forget(name)
-			}
+		}
+		if next[name] == nil {
+			e.metrics.Forget(name)
 		}
 	}
 }

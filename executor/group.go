@@ -242,24 +242,9 @@ func (g *group) report(ep *endpoint, began time.Time, took time.Duration, st eng
 	}
 	ep.asked, ep.seen, ep.err = true, time.Now(), err
 	if err == nil {
-		ep.standing = st
-		if ep.latency == 0 {
-			ep.latency = took
-		}
-		ep.latency += (took - ep.latency) / 4
-		if st.Local {
-			ep.latency = 0
-		}
-	}
-	if err != nil {
-		// What idles there is looked at before it is used.
-		for _, p := range []*pool{ep.writes, ep.reads} {
-			if p != nil {
-				p.mu.Lock()
-				p.doubt = ep.seen
-				p.mu.Unlock()
-			}
-		}
+		ep.measured(st, took)
+	} else {
+		ep.doubt()
 	}
 	was, wasSettled := g.primary, g.settled
 	g.elect()
@@ -275,6 +260,29 @@ func (g *group) report(ep *endpoint, began time.Time, took time.Duration, st eng
 	}
 	g.show()
 	g.after(was, wasSettled)
+}
+
+// measured takes what an endpoint said, and how long that took.
+func (ep *endpoint) measured(st engine.Standing, took time.Duration) {
+	ep.standing = st
+	if ep.latency == 0 {
+		ep.latency = took
+	}
+	ep.latency += (took - ep.latency) / 4
+	if st.Local {
+		ep.latency = 0
+	}
+}
+
+// doubt has what idles there looked at before it is used.
+func (ep *endpoint) doubt() {
+	for _, p := range []*pool{ep.writes, ep.reads} {
+		if p != nil {
+			p.mu.Lock()
+			p.doubt = ep.seen
+			p.mu.Unlock()
+		}
+	}
 }
 
 // publish makes the group's pool the shard's.
@@ -442,10 +450,7 @@ func (g *group) acquire(ctx context.Context, s *Settings) (*Conn, error) {
 	for {
 		g.mu.Lock()
 		moved, settled, closed := g.moved, g.settled, g.closed
-		p := g.none
-		if g.primary != nil {
-			p = g.primary.writes
-		}
+		p := g.writes()
 		g.mu.Unlock()
 		if closed {
 			return nil, g.noPrimary()
@@ -480,19 +485,34 @@ func (g *group) acquire(ctx context.Context, s *Settings) (*Conn, error) {
 		if full || left <= 0 {
 			return nil, failed
 		}
-		again := time.NewTimer(min(left, g.ex.limits.BackoffMin))
-		select {
-		case <-moved:
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			if errors.Is(ctx.Err(), context.Canceled) {
-				return nil, ctx.Err()
-			}
-			return nil, failed
+		if err := awaitMoved(ctx, moved, min(left, g.ex.limits.BackoffMin), failed); err != nil {
+			return nil, err
 		}
-		again.Stop()
 	}
+}
+
+// writes is the pool that writes go to; g.mu is held.
+func (g *group) writes() *pool {
+	if g.primary == nil {
+		return g.none
+	}
+	return g.primary.writes
+}
+
+// awaitMoved waits until the primary is another one, or for a while. It fails with what failed if ctx ends in time.
+func awaitMoved(ctx context.Context, moved <-chan struct{}, d time.Duration, failed error) error {
+	again := time.NewTimer(d)
+	defer again.Stop()
+	select {
+	case <-moved:
+	case <-again.C:
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
+		}
+		return failed
+	}
+	return nil
 }
 
 func (g *group) leave() {

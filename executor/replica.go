@@ -167,12 +167,7 @@ func (e *Executor) AcquireRead(ctx context.Context, shard string, s *Settings, p
 	}
 	g := p.group
 	v := g.view.Load()
-	fit := make([]choice, 0, len(v.replicas))
-	for _, c := range v.replicas {
-		if lagMax == AnyLag || !c.asOf.IsZero() && time.Since(c.asOf) <= lagMax {
-			fit = append(fit, c)
-		}
-	}
+	fit := v.within(lagMax)
 	if len(fit) == 0 {
 		return nil, nil
 	}
@@ -197,6 +192,17 @@ func (e *Executor) AcquireRead(ctx context.Context, shard string, s *Settings, p
 		}
 	}
 	return nil, nil
+}
+
+// within are the replicas that are not further behind than a bound.
+func (v *view) within(lagMax time.Duration) []choice {
+	fit := make([]choice, 0, len(v.replicas))
+	for _, c := range v.replicas {
+		if lagMax == AnyLag || !c.asOf.IsZero() && time.Since(c.asOf) <= lagMax {
+			fit = append(fit, c)
+		}
+	}
+	return fit
 }
 
 // mustHave returns the place that a replica must have replayed for the session

@@ -268,21 +268,8 @@ func (s *Settings) changes(from *Settings) []string {
 	if s.Equal(from) {
 		return nil
 	}
-	var resets, sets []string
-	role := ""
-	for _, e := range from.list() {
-		if own(e.Name) {
-			continue
-		}
-		if now, ok := s.Get(e.Name); ok && now == e.Value && e.Name != "role" {
-			continue
-		}
-		if e.Name == "role" {
-			resets = append([]string{"RESET role"}, resets...)
-		} else if _, ok := s.Get(e.Name); !ok {
-			resets = append(resets, "RESET "+quoteSetting(e.Name))
-		}
-	}
+	var sets []string
+	resets, role := s.resets(from), ""
 	for _, e := range s.list() {
 		if own(e.Name) {
 			continue
@@ -305,6 +292,21 @@ func (s *Settings) changes(from *Settings) []string {
 		all = append(all, role)
 	}
 	return all
+}
+
+// resets are the statements that take back settings of a conversation which s has not.
+func (s *Settings) resets(from *Settings) (resets []string) {
+	for _, e := range from.list() {
+		if own(e.Name) {
+			continue
+		}
+		if e.Name == "role" {
+			resets = append([]string{"RESET role"}, resets...)
+		} else if _, ok := s.Get(e.Name); !ok {
+			resets = append(resets, "RESET "+quoteSetting(e.Name))
+		}
+	}
+	return resets
 }
 
 func setStatement(e Setting) string {

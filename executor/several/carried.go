@@ -220,21 +220,11 @@ func printArray(element printer) printer {
 		if n > 6 || len(v) < 12+8*n {
 			return dst, sortkey.ErrValue
 		}
-		dims := make([]int, n)
-		var bounds strings.Builder
-		plain := true
-		for i := range dims {
-			low := int(int32(binary.BigEndian.Uint32(v[16+8*i:])))
-			dims[i] = int(int32(binary.BigEndian.Uint32(v[12+8*i:])))
-			plain = plain && low == 1
-			if dims[i] <= 0 {
-				return dst, sortkey.ErrValue
-			}
-			fmt.Fprintf(&bounds, "[%d:%d]", low, low+dims[i]-1)
+		dims, bounds, err := arrayShape(v[12 : 12+8*n])
+		if err != nil {
+			return dst, err
 		}
-		if !plain {
-			dst = append(append(dst, bounds.String()...), '=')
-		}
+		dst = append(dst, bounds...)
 		rest := v[12+8*n:]
 		var level func(depth int) error
 		level = func(depth int) error {
@@ -266,12 +256,31 @@ func printArray(element printer) printer {
 			dst = append(dst, '}')
 			return nil
 		}
-		err := level(0)
+		err = level(0)
 		if err == nil && len(rest) > 0 {
 			err = sortkey.ErrValue
 		}
 		return dst, err
 	}
+}
+
+// arrayShape reads the lengths of an array's dimensions. bounds is what its text begins with if one does not begin at 1.
+func arrayShape(v []byte) (dims []int, bounds string, err error) {
+	var b strings.Builder
+	plain := true
+	for ; len(v) > 0; v = v[8:] {
+		length, low := int(int32(binary.BigEndian.Uint32(v))), int(int32(binary.BigEndian.Uint32(v[4:])))
+		if length <= 0 {
+			return nil, "", sortkey.ErrValue
+		}
+		dims = append(dims, length)
+		plain = plain && low == 1
+		fmt.Fprintf(&b, "[%d:%d]", low, low+length-1)
+	}
+	if plain {
+		return dims, "", nil
+	}
+	return dims, b.String() + "=", nil
 }
 
 // sized takes a value with its length in front.
@@ -445,18 +454,26 @@ func (u unfaithful) among(oids []uint32, printed []bool, ask func(sql string) (*
 		if err != nil || n < 1 || n > len(oids) {
 			return -1, "", "", sqlstate.New(sqlstate.ProtocolViolation, "a shard answered for a type that it was not asked of")
 		}
-		switch kind := r[1].String; {
-		case kind == "f" && u.rounded && !printed[n-1]:
-			return n - 1, "extra_float_digits", "1", nil
-		case kind == "z" && u.zones && !printed[n-1], kind == "d" && u.days && !printed[n-1]:
-			return n - 1, "DateStyle", "ISO", nil
-		case kind == "a" && u.nulls:
-			return n - 1, "array_nulls", "on", nil
-		case kind == "x" && u.documents:
-			return n - 1, "xmloption", "content", nil
+		if setting, want := u.differs(r[1].String, printed[n-1]); setting != "" {
+			return n - 1, setting, want, nil
 		}
 	}
 	return -1, "", "", nil
+}
+
+// differs is the setting under which a shard prints or reads values of a kind otherwise, and what it should be.
+func (u unfaithful) differs(kind string, printed bool) (setting, want string) {
+	switch {
+	case kind == "f" && u.rounded && !printed:
+		return "extra_float_digits", "1"
+	case kind == "z" && u.zones && !printed, kind == "d" && u.days && !printed:
+		return "DateStyle", "ISO"
+	case kind == "a" && u.nulls:
+		return "array_nulls", "on"
+	case kind == "x" && u.documents:
+		return "xmloption", "content"
+	}
+	return "", ""
 }
 
 // Faithful refuses columns, in the body of a RowDescription, whose texts may not give their values back under the

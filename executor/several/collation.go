@@ -2,6 +2,7 @@ package several
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,14 +93,12 @@ func (c *runner) bytewise(e *execution, parts []*txn.Participant, k *sortkey.Key
 	if !e.st.ReadOnly {
 		return false, nil // the text locks rows
 	}
-	plain := 0
-	for _, p := range parts {
-		if !c.Can(p.Shard).Collations {
-			plain++
-		}
+	collates := func(p *txn.Participant) bool { return c.Can(p.Shard).Collations }
+	if !slices.ContainsFunc(parts, collates) {
+		return !strings.Contains(strings.ToUpper(plan.Text), "COLLATE"), nil
 	}
-	if plain > 0 {
-		return plain == len(parts) && !strings.Contains(strings.ToUpper(plan.Text), "COLLATE"), nil
+	if slices.ContainsFunc(parts, func(p *txn.Participant) bool { return !collates(p) }) {
+		return false, nil
 	}
 	names := make([]string, columns)
 	for i := range names {
@@ -115,20 +114,9 @@ func (c *runner) bytewise(e *execution, parts []*txn.Participant, k *sortkey.Key
 	if err != nil || row == nil {
 		return false, err
 	}
-	ofDatabase := false
-	for i := range ask {
-		v, isNull := sortkey.Column(row, i)
-		switch name := strings.TrimPrefix(string(v), "pg_catalog."); {
-		case isNull:
-			return false, s.rest()
-		case name == `"default"`:
-			ofDatabase = true
-		case name != `"C"` && name != `"POSIX"` && name != "ucs_basic" && name != "pg_c_utf8":
-			return false, s.rest()
-		}
-	}
-	if err := s.rest(); err != nil || !ofDatabase {
-		return err == nil, err
+	byBytes, ofDatabase := bytewiseCollations(row, len(ask))
+	if err := s.rest(); err != nil || !byBytes || !ofDatabase {
+		return err == nil && byBytes, err
 	}
 	for _, p := range parts {
 		ok, err := c.databaseBytewise(p)
@@ -137,6 +125,22 @@ func (c *runner) bytewise(e *execution, parts []*txn.Participant, k *sortkey.Key
 		}
 	}
 	return true, nil
+}
+
+// bytewiseCollations reads the names of collations. ofDatabase: one is the database's, of which more has to be known.
+func bytewiseCollations(row []byte, n int) (byBytes, ofDatabase bool) {
+	for i := range n {
+		v, isNull := sortkey.Column(row, i)
+		switch name := strings.TrimPrefix(string(v), "pg_catalog."); {
+		case isNull:
+			return false, false
+		case name == `"default"`:
+			ofDatabase = true
+		case name != `"C"` && name != `"POSIX"` && name != "ucs_basic" && name != "pg_c_utf8":
+			return false, false
+		}
+	}
+	return true, ofDatabase
 }
 
 // rest reads the answer to its end.

@@ -640,8 +640,17 @@ func (j *copyIn) end() (string, error) {
 		}
 	}
 	j.ask.end()
-	total, first := int64(0), int64(0)
-	var failed error
+	total, err := j.results()
+	if err != nil {
+		return "", err
+	}
+	return "COPY " + strconv.FormatInt(total, 10), nil
+}
+
+// results reads what the shards answer to the end of the data, and counts the rows. The first line that any of them refuses is the one
+// that PostgreSQL would.
+func (j *copyIn) results() (total int64, failed error) {
+	first := int64(0)
 	for i, t := range j.parts {
 		_, err := t.s.Next()
 		if err == nil {
@@ -654,7 +663,6 @@ func (j *copyIn) end() (string, error) {
 		if err == nil {
 			continue
 		}
-		// The first line that any shard refuses is the one that PostgreSQL would.
 		line := int64(0)
 		var se *sqlstate.Error
 		if errors.As(err, &se) {
@@ -665,10 +673,7 @@ func (j *copyIn) end() (string, error) {
 			failed, first = err, line
 		}
 	}
-	if failed != nil {
-		return "", failed
-	}
-	return "COPY " + strconv.FormatInt(total, 10), nil
+	return total, failed
 }
 
 // finish ends the data of a part.

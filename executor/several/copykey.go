@@ -50,21 +50,25 @@ func (a *asker) ask(t keyspace.Type, value []byte) (v keyspace.Value, known bool
 		}
 		return v, false, nil
 	}
-	if len(res.Rows) == 1 && len(res.Rows[0]) == 1 {
-		b, err := hex.DecodeString(res.Rows[0][0].String)
-		if err == nil {
-			v, err = keyspace.ParseBinary(t, b)
-		}
-		if err != nil {
-			return v, false, err
-		}
-		if len(a.known) >= askedMax || a.known == nil {
-			a.known = map[string]keyspace.Value{}
-		}
-		a.known[string(value)] = v
-		return v, true, nil
+	if len(res.Rows) != 1 || len(res.Rows[0]) != 1 {
+		return v, false, sqlstate.New(sqlstate.InternalError, "a shard did not say what %s is", executor.QuoteLiteral(string(value)))
 	}
-	return v, false, sqlstate.New(sqlstate.InternalError, "a shard did not say what %s is", executor.QuoteLiteral(string(value)))
+	b, err := hex.DecodeString(res.Rows[0][0].String)
+	if err == nil {
+		v, err = keyspace.ParseBinary(t, b)
+	}
+	if err != nil {
+		return v, false, err
+	}
+	a.remember(value, v)
+	return v, true, nil
+}
+
+func (a *asker) remember(text []byte, v keyspace.Value) {
+	if len(a.known) >= askedMax || a.known == nil {
+		a.known = map[string]keyspace.Value{}
+	}
+	a.known[string(text)] = v
 }
 
 // begin takes a conversation, with the session's settings.

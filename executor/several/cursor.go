@@ -98,16 +98,21 @@ func (c *runner) declare(ctx context.Context, e *execution) (job, error) {
 	if k.e.results = k.formats(); !d.Binary {
 		k.e.results = c.guess(desc.fields)
 	}
-	err = c.startJob(k)
-	if code := string(sqlstate.CodeOf(err)); c.Block && strings.HasPrefix(code, "2") && code != "25P02" {
-		return nil, sqlstate.Refusal("CLV-1008", "the first rows of a cursor over several shards are computed when it is declared, and that fails: %s", sqlstate.As(err).Message).
-			WithHint("Write the query so that no row fails.")
-	}
-	if err != nil {
+	if err := failsLater(c.startJob(k), c.Block); err != nil {
 		return nil, err
 	}
 	c.cursors.Put(d.Name, k, c.Saves.Len())
 	return &answer{tag: "DECLARE CURSOR"}, nil
+}
+
+// failsLater refuses a cursor of a block whose first rows fail: PostgreSQL computes them when they are fetched, and would let it be
+// declared.
+func failsLater(err error, block bool) error {
+	if code := string(sqlstate.CodeOf(err)); !block || !strings.HasPrefix(code, "2") || code == "25P02" {
+		return err
+	}
+	return sqlstate.Refusal("CLV-1008", "the first rows of a cursor over several shards are computed when it is declared, and that fails: %s", sqlstate.As(err).Message).
+		WithHint("Write the query so that no row fails.")
 }
 
 // startJob begins to read: the snapshots of its shards are of this moment.
@@ -184,19 +189,9 @@ func (c *runner) startCursor(ctx context.Context, e *execution) (job, error) {
 	}
 	f := &fetch{c: c, k: k, move: q.Op == "move", tag: e.st.Tag}
 	if !f.move {
-		want := e.results
-		if e.simple {
-			want = k.formats()
-		}
-		c.host.Held().asked(k.desc.fields, want)
-		if f.results, err = c.otherFormats(k, want); err != nil {
+		if err := f.format(e); err != nil {
 			return nil, err
 		}
-	}
-	if !f.move && !k.sameStyle(c) {
-		// Rows were read ahead, and some are kept.
-		return nil, sqlstate.Refusal("CLV-1009", "a setting that says how values are written has changed since this cursor's rows were read").
-			WithHint("Set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again.")
 	}
 	if f.move && q.Count == 0 && q.Direction != planner.Absolute {
 		if k.pos > 0 && k.pos <= k.read {
@@ -210,14 +205,38 @@ func (c *runner) startCursor(ctx context.Context, e *execution) (job, error) {
 	if k.busy {
 		return nil, sqlstate.New(sqlstate.ObjectInUse, "cursor %q is being read", q.Name)
 	}
-	if k.job == nil && !k.ended { // a portal that no Execute has begun
-		if err := c.beginPortal(k.of); err != nil {
-			return nil, err
-		}
-		k.job = k.of.job
+	if err := k.begin(c); err != nil {
+		return nil, err
 	}
 	k.busy = true
 	return f, nil
+}
+
+// format finds the formats in which FETCH gives the rows.
+func (f *fetch) format(e *execution) (err error) {
+	want := e.results
+	if e.simple {
+		want = f.k.formats()
+	}
+	f.c.host.Held().asked(f.k.desc.fields, want)
+	if f.results, err = f.c.otherFormats(f.k, want); err != nil || f.k.sameStyle(f.c) {
+		return err
+	}
+	// Rows were read ahead, and some are kept.
+	return sqlstate.Refusal("CLV-1009", "a setting that says how values are written has changed since this cursor's rows were read").
+		WithHint("Set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again.")
+}
+
+// begin begins a portal that no Execute has begun, and is read as a cursor.
+func (k *cursor) begin(c *runner) error {
+	if k.job != nil || k.ended {
+		return nil
+	}
+	if err := c.beginPortal(k.of); err != nil {
+		return err
+	}
+	k.job = k.of.job
+	return nil
 }
 
 // dropCursor ends a cursor, the transaction's or the session's.

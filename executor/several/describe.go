@@ -46,26 +46,29 @@ func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uin
 	if err != nil {
 		return nil, err
 	}
-	// PostgreSQL locks the table of a write that it parses, until the transaction's
-	// end. While a part of a keyspace is held that would keep its source from being
-	// fenced, for which the statement may be about to wait.
-	apart := c.Block && !st.ReadOnly && c.host.Snapshot().Holding()
-	if apart {
-		if _, err := c.Exec(p, "SAVEPOINT cleave_describe"); err != nil {
-			return nil, err
-		}
+	d, err := c.describeFor(p, st, text, oids)
+	if err == nil {
+		c.shared.put(prep, d)
+	}
+	return d, err
+}
+
+// describeFor has a shard of the transaction describe a statement. PostgreSQL locks the table of a write that it parses, until the
+// transaction's end. While a part of a keyspace is held that would keep its source from being fenced, for which the statement may be
+// about to wait.
+func (c *runner) describeFor(p *txn.Participant, st *planner.Statement, text string, oids []uint32) (*description, error) {
+	if !c.Block || st.ReadOnly || !c.host.Snapshot().Holding() {
+		return c.describeOn(p, text, oids)
+	}
+	if _, err := c.Exec(p, "SAVEPOINT cleave_describe"); err != nil {
+		return nil, err
 	}
 	d, err := c.describeOn(p, text, oids)
 	if err != nil {
 		return nil, err
 	}
-	if apart {
-		if _, err := c.Exec(p, "ROLLBACK TO SAVEPOINT cleave_describe; RELEASE SAVEPOINT cleave_describe"); err != nil {
-			return nil, err
-		}
-	}
-	c.shared.put(prep, d)
-	return d, nil
+	_, err = c.Exec(p, "ROLLBACK TO SAVEPOINT cleave_describe; RELEASE SAVEPOINT cleave_describe")
+	return d, err
 }
 
 // describeAnywhere describes outside of a block, where nothing has begun: on the first shard, or whichever else answers. The

@@ -98,7 +98,9 @@ type relay struct {
 }
 
 func (c *runner) startRelay(ctx context.Context, e *execution, shard string) (job, error) {
-	if k := e.st.Cursor; k != nil && k.Op == "declare" {
+	k := e.st.Cursor
+	declares := k != nil && k.Op == "declare"
+	if declares {
 		if err := c.free([]byte(k.Name)); err != nil { // it may be over several shards, or on another one
 			return nil, err
 		}
@@ -110,7 +112,7 @@ func (c *runner) startRelay(ctx context.Context, e *execution, shard string) (jo
 	if c.Counts && shard == c.host.Snapshot().State().DefaultShard {
 		p.Conn.Count(c.host.Counter())
 	}
-	if k := e.st.Cursor; k != nil && k.Op == "declare" {
+	if declares {
 		c.cursors.Put(k.Name, &cursor{shard: p.Shard}, c.Saves.Len())
 	}
 	if e.st.Tag == "NOTIFY" {

@@ -174,6 +174,17 @@ func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error 
 			return err
 		}
 	}
+	if err := g.takeAll(ctx, r, active); err != nil {
+		return err
+	}
+	if r.loaded {
+		return g.loadedAll(r)
+	}
+	return nil
+}
+
+// takeAll takes the rows of a relation, a chunk of each shard in turn.
+func (g *gather) takeAll(ctx context.Context, r *fetched, active []*turn) error {
 	for len(active) > 0 {
 		rest := active[:0]
 		for _, t := range active {
@@ -194,9 +205,6 @@ func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error 
 			}
 		}
 		active = rest
-	}
-	if r.loaded {
-		return g.loadedAll(r)
 	}
 	return nil
 }
@@ -378,15 +386,8 @@ func (g *gather) put(r *fetched, frames []byte) error {
 
 // loadedAll ends the filling of a temporary table.
 func (g *gather) loadedAll(r *fetched) error {
-	if rel := g.scratch.relations; rel != nil {
-		for _, cols := range r.r.Index {
-			if r.rows >= indexRows && r.has(cols) {
-				if err := g.scratch.made(rel.IndexRelation(r.r.Name, cols)); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+	if g.scratch.relations != nil {
+		return g.indexRelation(r)
 	}
 	if r.format == 1 {
 		if err := g.scratch.copyData(copyFrame(copydata.Trailer)); err != nil {
@@ -418,6 +419,18 @@ func (g *gather) loadedAll(r *fetched) error {
 		return nil
 	}
 	return g.scratch.exec(strings.Join(after, ";"))
+}
+
+// indexRelation makes the indexes of a relation of an engine that takes relations without a temporary table.
+func (g *gather) indexRelation(r *fetched) error {
+	for _, cols := range r.r.Index {
+		if r.rows >= indexRows && r.has(cols) {
+			if err := g.scratch.made(g.scratch.relations.IndexRelation(r.r.Name, cols)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func quoteAll(names []string) string {

@@ -163,17 +163,15 @@ func (i *inserting) selected(ctx context.Context) error {
 	sp := i.newSpool(column)
 	defer sp.close()
 	err = c.each(source, func(body []byte) error {
-		switch {
-		case sp == nil || set.bytes < spoolAfter:
+		if sp == nil || set.bytes < spoolAfter {
 			return set.add(body, i.left)
-		case set.rows != nil:
-			for _, r := range set.rows {
-				if err := sp.add(r); err != nil {
-					return err
-				}
-			}
-			set.rows = nil
 		}
+		for _, r := range set.rows {
+			if err := sp.add(r); err != nil {
+				return err
+			}
+		}
+		set.rows = nil
 		return sp.addBody(body)
 	})
 	if err != nil {
@@ -191,22 +189,36 @@ func (i *inserting) selected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := i.divide(keys); err != nil {
+		return err
+	}
+	return i.insert(ctx, set.rows, column)
+}
+
+// divide gives each shard its rows.
+func (i *inserting) divide(keys []keyspace.Key) error {
 	if i.hidden > 0 {
 		i.keys = keys
 	}
-	snap := c.host.Snapshot()
+	snap := i.c.host.Snapshot()
 	for r, k := range keys {
-		s, unit, err := planner.Owner(snap, p.Table, k)
+		s, unit, err := planner.Owner(snap, i.p.Table, k)
 		if err != nil {
 			return err
 		}
-		c.Ex.CountRow(snap, unit)
+		i.c.Ex.CountRow(snap, unit)
 		i.byShard[s] = append(i.byShard[s], r)
 	}
+	return nil
+}
+
+// insert sends the rows to their shards.
+func (i *inserting) insert(ctx context.Context, rows [][][]byte, column func(n int) (name, typ string)) error {
+	c, p := i.c, i.p
 	parts, err := i.order(ctx)
-	if len(keys) == 0 {
+	if len(rows) == 0 {
 		// Triggers of the statement run nevertheless.
-		owners, e := (&planner.Target{Keyspace: p.Table.Keyspace}).Shards(snap, nil)
+		owners, e := (&planner.Target{Keyspace: p.Table.Keyspace}).Shards(c.host.Snapshot(), nil)
 		if e != nil {
 			return e
 		}
@@ -219,7 +231,7 @@ func (i *inserting) selected(ctx context.Context) error {
 	for _, part := range parts {
 		mine := make([][][]byte, 0, len(i.byShard[part.Shard]))
 		for _, r := range i.byShard[part.Shard] {
-			mine = append(mine, set.rows[r])
+			mine = append(mine, rows[r])
 		}
 		q := i.base.clone()
 		q.text = p.Write.Join(func(int) string { return unnested(&q, mine, len(p.Columns), column) })
@@ -348,19 +360,9 @@ func (i *inserting) finish() (job, error) {
 	var rest [][]byte
 	for n, s := range i.streams {
 		mine := i.byShard[i.shards[n]]
-		var got [][]byte
-		for {
-			body, err := s.Next()
-			if err != nil {
-				return nil, err
-			}
-			if body == nil {
-				break
-			}
-			if err := i.left.Take(len(body)); err != nil {
-				return nil, err
-			}
-			got = append(got, slices.Clone(body))
+		got, err := i.all(s)
+		if err != nil {
+			return nil, err
 		}
 		total += counted(s.tag)
 		at := 0
@@ -399,6 +401,20 @@ func (i *inserting) finish() (job, error) {
 	}
 	j.rows = append(j.rows, rest...)
 	return j, nil
+}
+
+// all reads the rows that a shard returns.
+func (i *inserting) all(s *stream) (rows [][]byte, err error) {
+	for {
+		body, err := s.Next()
+		if err != nil || body == nil {
+			return rows, err
+		}
+		if err := i.left.Take(len(body)); err != nil {
+			return nil, err
+		}
+		rows = append(rows, slices.Clone(body))
+	}
 }
 
 // find looks for the row that an answer is of: rows are left out, but keep their

@@ -95,32 +95,11 @@ func (m *modifying) lockOthers(ctx context.Context, first *txn.Participant, part
 			return err
 		}
 	}
-	q := request{results: []int16{0}}
-	if key == nil {
-		q.text = locked + " " + l.Clause // of a file, whose rows say nothing that others know
-	} else {
-		names := make([]string, len(key))
-		for i, k := range key {
-			names[i] = "t." + quote(k.Name)
-		}
-		q.text = locked + " WHERE (" + strings.Join(names, ", ") + ") IN " +
-			unnested(&q, rows, len(key), func(i int) (string, string) { return key[i].Name, key[i].Type }) + " " + l.Clause + " OF t"
-		if strings.HasSuffix(l.Clause, " NOWAIT") {
-			q.text = strings.Replace(q.text, " NOWAIT OF t", " OF t NOWAIT", 1)
-		}
-	}
+	q := lockOf(locked, l.Clause, key, rows)
 	for try := 0; ; try++ {
-		var streams []*stream
-		for _, p := range parts {
-			of := q
-			if !c.Can(p.Shard).Locks {
-				of = all
-			}
-			s, err := c.send(p, of)
-			if err != nil {
-				return err
-			}
-			streams = append(streams, s)
+		streams, err := m.sendLock(parts, q, all)
+		if err != nil {
+			return err
 		}
 		parts = parts[:0:0]
 		for _, s := range streams {
@@ -147,6 +126,41 @@ func (m *modifying) lockOthers(ctx context.Context, first *txn.Participant, part
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// sendLock sends the lock of some rows, to a shard that does not lock rows that of all.
+func (m *modifying) sendLock(parts []*txn.Participant, some, all request) (streams []*stream, err error) {
+	for _, p := range parts {
+		q := some
+		if !m.c.Can(p.Shard).Locks {
+			q = all
+		}
+		s, err := m.c.send(p, q)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, s)
+	}
+	return streams, nil
+}
+
+// lockOf locks the rows of a table that have these keys, without a key all of them.
+func lockOf(locked, clause string, key []*shardmap.Column, rows [][][]byte) request {
+	q := request{results: []int16{0}}
+	if key == nil {
+		q.text = locked + " " + clause // of a file, whose rows say nothing that others know
+		return q
+	}
+	names := make([]string, len(key))
+	for i, k := range key {
+		names[i] = "t." + quote(k.Name)
+	}
+	q.text = locked + " WHERE (" + strings.Join(names, ", ") + ") IN " +
+		unnested(&q, rows, len(key), func(i int) (string, string) { return key[i].Name, key[i].Type }) + " " + clause + " OF t"
+	if strings.HasSuffix(clause, " NOWAIT") {
+		q.text = strings.Replace(q.text, " NOWAIT OF t", " OF t NOWAIT", 1)
+	}
+	return q
 }
 
 // keysAt are the primary key's columns of a table, and their values in the rows of some ctids on a part.

@@ -395,10 +395,7 @@ func (a *active) stopTimer() {
 func (c *Conn) stepActive() {
 	a := c.active
 	from := len(c.out)
-	frames, done, tag, err := a.p.job.step(c.out, a.rows)
-	if err == nil && context.Cause(c.Ctx) != nil && !done {
-		err = context.Cause(c.Ctx)
-	}
+	frames, done, tag, err := a.step(c.Ctx, c.out)
 	if err != nil {
 		c.out = c.out[:from]
 		c.told()
@@ -410,14 +407,13 @@ func (c *Conn) stepActive() {
 	a.given += int64(n)
 	a.p.rows += int64(n + copied)
 	a.p.bytes += int64(len(c.out) - from)
-	if a.p.e.st.Kind == planner.Several {
-		if err := c.bounds.Returned(a.p.rows, a.p.bytes); err != nil {
-			c.out = c.out[:from]
-			c.failActive(err)
-			return
-		}
+	if err := c.withinBounds(a.p); err != nil {
+		c.out = c.out[:from]
+		c.failActive(err)
+		return
 	}
-	if ends := done || a.rows > 0 && int64(n) >= int64(a.rows); ends && !copyIn {
+	full := a.rows > 0 && int64(n) >= int64(a.rows) // the rows that Execute wants
+	if (done || full) && !copyIn {
 		if err := c.quiet(); err != nil {
 			c.out = c.out[:from]
 			c.failActive(err)
@@ -426,25 +422,20 @@ func (c *Conn) stepActive() {
 	}
 	c.told()
 	switch {
-	case done && a.rows > 0 && int64(n) >= int64(a.rows):
+	case done && full:
 		// PostgreSQL finds out that there is no more when it is asked again.
 		a.stopTimer()
 		c.active = nil
 		a.p.last, a.p.tag = true, tag
 		c.out = wire.AppendEmpty(c.out, wire.PortalSuspended)
 	case copyIn:
-		j, ok := a.p.job.(copyJob)
-		if !ok {
-			c.failActive(sqlstate.New(sqlstate.InternalError, "a statement that takes no data asked for some"))
-			return
-		}
-		c.copying = &copying{job: j, simple: a.simple}
+		c.awaitData(a)
 	case done:
 		a.stopTimer()
 		c.active = nil
 		a.p.done, a.p.tag = true, tag
 		c.completed(finalTag(tag, a.given, a.p.stmt.desc.columns != nil), a.simple)
-	case a.rows > 0 && int64(a.rows) <= int64(n):
+	case full:
 		a.stopTimer()
 		c.active = nil
 		if a.p.cursor {
@@ -454,6 +445,33 @@ func (c *Conn) stepActive() {
 	case a.rows > 0:
 		a.rows -= int32(n)
 	}
+}
+
+// withinBounds fails if a statement on several shards returned more than one may.
+func (c *Conn) withinBounds(p *portal) error {
+	if p.e.st.Kind != planner.Several {
+		return nil
+	}
+	return c.bounds.Returned(p.rows, p.bytes)
+}
+
+// awaitData goes on when the client has sent the data of COPY.
+func (c *Conn) awaitData(a *active) {
+	j, ok := a.p.job.(copyJob)
+	if !ok {
+		c.failActive(sqlstate.New(sqlstate.InternalError, "a statement that takes no data asked for some"))
+		return
+	}
+	c.copying = &copying{job: j, simple: a.simple}
+}
+
+// step takes the job a step further. It fails if the conversation ended meanwhile.
+func (a *active) step(ctx context.Context, out []byte) (frames []byte, done bool, tag string, err error) {
+	frames, done, tag, err = a.p.job.step(out, a.rows)
+	if err == nil && !done {
+		err = context.Cause(ctx)
+	}
+	return frames, done, tag, err
 }
 
 // quiet leaves no part busy when a statement has ended or is suspended: portions

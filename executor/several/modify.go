@@ -24,17 +24,8 @@ func (c *runner) startModify(ctx context.Context, e *execution) (job, error) {
 	if m.m.Move != nil {
 		m.base.add(pgoid.TIDArray, 0, []byte("{}"))
 	}
-	for _, st := range m.m.Reads {
-		set, err := c.collect(ctx, e, st, m.left)
-		if err != nil {
-			return nil, err
-		}
-		m.sets = append(m.sets, set)
-	}
-	if m.m.Made != nil {
-		if err := m.make(m.m.Made); err != nil {
-			return nil, err
-		}
+	if err := m.read(ctx); err != nil {
+		return nil, err
 	}
 	m.snap = c.host.Snapshot()
 	shards, err := c.shardsOf(&e.st.Plan.Target, m.snap, e.args)
@@ -75,6 +66,21 @@ func (c *runner) startModify(ctx context.Context, e *execution) (job, error) {
 		j.streams = append(j.streams, s)
 	}
 	return j, nil
+}
+
+// read reads the rows that the statement is about, and makes the values that routers give.
+func (m *modifying) read(ctx context.Context) error {
+	for _, st := range m.m.Reads {
+		set, err := m.c.collect(ctx, m.e, st, m.left)
+		if err != nil {
+			return err
+		}
+		m.sets = append(m.sets, set)
+	}
+	if m.m.Made == nil {
+		return nil
+	}
+	return m.make(m.m.Made)
 }
 
 // apart refuses a statement whose parts, which are run one after the other, are tied
@@ -321,23 +327,19 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	if err != nil {
 		return nil, err
 	}
-	if replay := len(r.Replay.Pieces) > 0; replay && hidden > 0 {
+	replay := len(r.Replay.Pieces) > 0
+	if replay && hidden > 0 {
 		fields := fieldsOf(s.columns)
 		if err := c.faithful(p, fields[len(fields)-hidden:], s.carried); err != nil {
 			return nil, err
 		}
 	}
 	if m.m.Returning {
-		for _, b := range rows {
-			f, err := dataRow(b, hidden)
-			if err != nil {
-				return nil, err
-			}
-			j.rows = append(j.rows, f)
+		if j.rows, err = dataRows(rows, hidden); err != nil {
+			return nil, err
 		}
 	}
 	changed := counted(s.tag)
-	replay := len(r.Replay.Pieces) > 0
 	if replay {
 		if changed == 0 {
 			return j, nil
@@ -352,28 +354,54 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	if err != nil {
 		return nil, err
 	}
-	var streams []*stream
-	for _, p := range parts {
-		if err := c.unlockCopies(p, m.snap); err != nil {
+	streams, err := m.sendCopies(parts, q)
+	if err != nil {
+		return nil, err
+	}
+	return j, m.sameCopies(streams, own, changed, first)
+}
+
+// dataRows are the rows that the client gets, without their hidden columns.
+func dataRows(rows [][]byte, hidden int) (frames [][]byte, err error) {
+	for _, b := range rows {
+		f, err := dataRow(b, hidden)
+		if err != nil {
 			return nil, err
 		}
-		s, err := c.send(p, q)
+		frames = append(frames, f)
+	}
+	return frames, nil
+}
+
+// sendCopies sends a change to copies of a reference table.
+func (m *modifying) sendCopies(parts []*txn.Participant, q request) (streams []*stream, err error) {
+	for _, p := range parts {
+		if err := m.c.unlockCopies(p, m.snap); err != nil {
+			return nil, err
+		}
+		s, err := m.c.send(p, q)
 		if err != nil {
 			return nil, err
 		}
 		streams = append(streams, s)
 	}
+	return streams, nil
+}
+
+// sameCopies fails if a copy was not changed as the first was: as many rows, which are the same afterwards.
+func (m *modifying) sameCopies(streams []*stream, own [][][]byte, changed int64, first string) error {
+	hidden := len(m.m.Reference.Columns)
 	want := sorted(own)
 	for _, s := range streams {
 		rows, err := m.all(s)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		same := counted(s.tag) == changed
 		if same && hidden > 0 {
 			theirs, err := lastColumns(rows, hidden)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			same = slices.Equal(want, sorted(theirs))
 		}
@@ -381,10 +409,10 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 			e := sqlstate.Refusal("CLV-0308", "the statement does not do the same to the rows of the reference table %s on shard %s as on shard %s", m.m.Table.QualifiedName(), s.p.Shard, first).
 				WithHint("If the table's copies differ: cleave doctor --repair; else write the statement so that its result does not depend on the order of rows, on defaults or on triggers.")
 			e.Shard = s.p.Shard
-			return nil, e
+			return e
 		}
 	}
-	return j, nil
+	return nil
 }
 
 // unlockCopies tells the guards of a shard's reference tables that the router

@@ -54,7 +54,7 @@ func textOf(k keyspace.Key) string { return strings.Join(k.Texts(), "\x00") }
 // reuses reports whether a row that moves meets one that the statement changes, or
 // that only seems so because it meets another one: then the insert fails.
 func (m *modifying) reuses(ctx context.Context, parts []*txn.Participant, g *givenUp, leaving map[string][]string) (bool, error) {
-	c, v := m.c, m.m.Move
+	v := m.m.Move
 	if slices.ContainsFunc(g.took, func(t taken) bool { return !t.moves && g.gone[t.key] }) {
 		return false, m.keysReused()
 	}
@@ -76,26 +76,29 @@ func (m *modifying) reuses(ctx context.Context, parts []*txn.Participant, g *giv
 			return false, err
 		}
 		if fields == nil {
-			fields = fieldsOf(s.columns)
-			if types, err = c.typeNames(s.p, fields); err != nil {
-				return false, err
-			}
-			if err := c.faithful(s.p, fields, s.carried); err != nil {
+			if fields, types, err = m.rowType(s); err != nil {
 				return false, err
 			}
 		}
-		for _, b := range bodies {
-			vals, err := wire.SplitRow(b, nil)
-			if err != nil || len(vals) != len(v.Columns)+len(v.Types) {
-				return false, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
-			}
-			_, owner, err := m.owner(vals[len(v.Columns):])
-			if err != nil {
-				return false, err
-			}
-			arriving[owner] = append(arriving[owner], vals[:len(v.Columns)])
+		if err := m.byOwner(bodies, arriving); err != nil {
+			return false, err
 		}
 	}
+	return m.meets(ctx, arriving, fields, types)
+}
+
+// rowType is the columns of a shard's rows, whose texts have to be the same on the shard that reads them.
+func (m *modifying) rowType(s *stream) (fields []wire.Field, types []string, err error) {
+	fields = fieldsOf(s.columns)
+	if types, err = m.c.typeNames(s.p, fields); err != nil {
+		return nil, nil, err
+	}
+	return fields, types, m.c.faithful(s.p, fields, s.carried)
+}
+
+// meets reports whether rows that come to a shard meet others there.
+func (m *modifying) meets(ctx context.Context, arriving map[string][][][]byte, fields []wire.Field, types []string) (bool, error) {
+	c, v := m.c, m.m.Move
 	for _, s := range c.host.Snapshot().Shards() {
 		rows := arriving[s.Name]
 		if len(rows) == 0 {
@@ -105,27 +108,47 @@ func (m *modifying) reuses(ctx context.Context, parts []*txn.Participant, g *giv
 		if err != nil {
 			return false, err
 		}
-		if _, err := c.Exec(p, "SAVEPOINT cleave_probe"); err != nil {
-			return false, err
-		}
 		q := m.base.clone()
 		q.text = v.Probe.Join(func(int) string { return unnested(&q, rows, len(v.Columns), columnsOf(v.Columns, fields, types)) })
 		q.only(q.text)
-		stream, err := c.send(p, q)
-		if err != nil {
-			return false, err
-		}
-		if _, err := m.all(stream); err != nil {
-			return false, err
-		}
-		if _, err := c.Exec(p, "ROLLBACK TO SAVEPOINT cleave_probe; RELEASE SAVEPOINT cleave_probe"); err != nil {
-			return false, err
-		}
-		if counted(stream.tag) < int64(len(rows)) {
-			return true, nil
+		if n, err := m.probe(p, q); err != nil || n < int64(len(rows)) {
+			return err == nil, err
 		}
 	}
 	return false, nil
+}
+
+// byOwner adds rows that move to those that their new shards get.
+func (m *modifying) byOwner(bodies [][]byte, arriving map[string][][][]byte) error {
+	v := m.m.Move
+	for _, b := range bodies {
+		vals, err := wire.SplitRow(b, nil)
+		if err != nil || len(vals) != len(v.Columns)+len(v.Types) {
+			return sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
+		}
+		_, owner, err := m.owner(vals[len(v.Columns):])
+		if err != nil {
+			return err
+		}
+		arriving[owner] = append(arriving[owner], vals[:len(v.Columns)])
+	}
+	return nil
+}
+
+// probe counts the rows of a statement whose effects are taken back.
+func (m *modifying) probe(p *txn.Participant, q request) (int64, error) {
+	if _, err := m.c.Exec(p, "SAVEPOINT cleave_probe"); err != nil {
+		return 0, err
+	}
+	s, err := m.c.send(p, q)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := m.all(s); err != nil {
+		return 0, err
+	}
+	_, err = m.c.Exec(p, "ROLLBACK TO SAVEPOINT cleave_probe; RELEASE SAVEPOINT cleave_probe")
+	return counted(s.tag), err
 }
 
 func (m *modifying) keysReused() error {

@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 
 	"github.com/cleavedb/cleave/executor/several/sortkey"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -49,7 +51,26 @@ func (c *runner) startScatter(ctx context.Context, e *execution) (job, error) {
 			return c.startSorted(ctx, e, len(e.desc.fields)+hidden)
 		}
 	}
-	var streams []*stream
+	streams, err := sendPlan(c, parts, q, plan, snap)
+	if err != nil {
+		return nil, err
+	}
+	if keys == nil && hidden == 0 && limit < 0 && offset == 0 {
+		return &scatter{streams: streams}, nil
+	}
+	return &merged{streams: streams, rows: sortkey.NewMerge(rowsOf(streams), keys, plan.Combine.Unique), visible: len(e.desc.fields), hidden: hidden, left: limit, skip: offset}, nil
+}
+
+func rowsOf(streams []*stream) []sortkey.Rows {
+	rows := make([]sortkey.Rows, len(streams))
+	for i, s := range streams {
+		rows[i] = s
+	}
+	return rows
+}
+
+// sendPlan sends each shard its text of a plan, to all or to none.
+func sendPlan(c *runner, parts []*txn.Participant, q request, plan *planner.Plan, snap *shardmap.Snapshot) (streams []*stream, err error) {
 	for _, p := range parts {
 		var s *stream
 		if q.text, err = plan.On(p.Shard, c.Maps(p, snap)...); err == nil {
@@ -63,14 +84,7 @@ func (c *runner) startScatter(ctx context.Context, e *execution) (job, error) {
 		}
 		streams = append(streams, s)
 	}
-	if keys == nil && hidden == 0 && limit < 0 && offset == 0 {
-		return &scatter{streams: streams}, nil
-	}
-	rows := make([]sortkey.Rows, len(streams))
-	for i, s := range streams {
-		rows[i] = s
-	}
-	return &merged{streams: streams, rows: sortkey.NewMerge(rows, keys, plan.Combine.Unique), visible: len(e.desc.fields), hidden: hidden, left: limit, skip: offset}, nil
+	return streams, nil
 }
 
 // startSorted is the way of a scatter whose order the router cannot compare: the

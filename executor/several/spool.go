@@ -221,23 +221,14 @@ func (s *spool) copy(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	var buf []byte
 	for at, more := 0, true; more; at++ { // a block of each shard in turn
 		more = false
 		for n, t := range open {
 			own := s.index[s.i.shards[n]]
-			switch {
-			case at < len(own.blocks):
-				more = true
-				b := own.blocks[at]
-				buf = append(buf[:0], make([]byte, b.size)...)
-				if _, err := s.file.ReadAt(buf, b.at); err != nil {
-					return spoolError(err)
-				}
-				t.buf = append(t.buf, buf...)
-			case at == len(own.blocks):
-				t.buf = append(t.buf, own.buf...)
+			if err := s.block(own, at, t); err != nil {
+				return err
 			}
+			more = more || at < len(own.blocks)
 			if err := context.Cause(c.Ctx); err != nil {
 				return err
 			}
@@ -246,6 +237,11 @@ func (s *spool) copy(ctx context.Context) (err error) {
 			}
 		}
 	}
+	return s.finish(open)
+}
+
+// finish ends the data of all shards, and then reads what each says.
+func (s *spool) finish(open []*copyPart) error {
 	for _, t := range open {
 		if err := t.finish(wire.AppendEmpty(nil, wire.CopyDoneF)); err != nil {
 			return err
@@ -256,6 +252,22 @@ func (s *spool) copy(ctx context.Context) (err error) {
 			return notOfCopy(err)
 		}
 		s.i.copied += counted(t.s.tag)
+	}
+	return nil
+}
+
+// block puts a shard's block into what is sent to it, after the last one the rows that were not written to the file.
+func (s *spool) block(own *spooled, at int, t *copyPart) error {
+	if at == len(own.blocks) {
+		t.buf = append(t.buf, own.buf...)
+	}
+	if at >= len(own.blocks) {
+		return nil
+	}
+	b, n := own.blocks[at], len(t.buf)
+	t.buf = append(t.buf, make([]byte, b.size)...)
+	if _, err := s.file.ReadAt(t.buf[n:], b.at); err != nil {
+		return spoolError(err)
 	}
 	return nil
 }

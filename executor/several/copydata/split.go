@@ -157,26 +157,21 @@ func (s *Splitter) mark(b []byte, eof bool) (n int, whole bool, err error) {
 	if len(b) < 2 && !eof && (len(b) == 0 || b[0] == '\r') {
 		return 0, false, nil
 	}
-	switch {
+	eol := eolCR
+	switch n = 1; {
 	case len(b) == 0:
 		return 0, true, nil
 	case b[0] == '\n':
-		if s.eol == eolCR || s.eol == eolCRNL {
-			return 0, false, style
-		}
-		return 1, true, nil
+		eol = eolNL
 	case b[0] != '\r':
 		return 0, false, corrupt
 	case len(b) > 1 && b[1] == '\n':
-		if s.eol == eolNL || s.eol == eolCR {
-			return 0, false, style
-		}
-		return 2, true, nil
+		n, eol = 2, eolCRNL
 	}
-	if s.eol == eolNL || s.eol == eolCRNL {
+	if s.eol != eolUnknown && s.eol != eol {
 		return 0, false, style
 	}
-	return 1, true, nil
+	return n, true, nil
 }
 
 // quick finds the end of a record without anything unusual.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -471,38 +472,44 @@ func textTime(sep string) encoder {
 		if clock == "" {
 			return appendInt(dst, us), nil
 		}
-		var zone int64
-		if i := strings.LastIndexAny(clock, "+-"); i >= 0 {
-			sign := int64(1)
-			if clock[i] == '-' {
-				sign = -1
-			}
-			unit := int64(3600)
-			for part := range strings.SplitSeq(clock[i+1:], ":") {
-				x, err := strconv.Atoi(part)
-				if err != nil {
-					return dst, errStyle
-				}
-				zone += sign * int64(x) * unit
-				unit /= 60
-			}
-			clock = clock[:i]
-		}
-		h := strings.Split(clock, ":")
-		if len(h) != 3 {
+		ofDay, ok := clockMicros(clock)
+		if !ok {
 			return dst, errStyle
 		}
-		whole, fraction, _ := strings.Cut(h[2], ".")
-		hour, err1 := strconv.Atoi(h[0])
-		minute, err2 := strconv.Atoi(h[1])
-		second, err3 := strconv.Atoi(whole)
-		micro, err4 := strconv.Atoi((fraction + "000000")[:6])
-		if err1 != nil || err2 != nil || err3 != nil || err4 != nil {
-			return dst, errStyle
-		}
-		us += int64(hour*3600+minute*60+second)*1_000_000 + int64(micro) - zone*1_000_000
-		return appendInt(dst, us), nil
+		return appendInt(dst, us+ofDay), nil
 	}
+}
+
+// clockMicros reads a time of day, less the offset of the zone that may follow it.
+func clockMicros(clock string) (us int64, ok bool) {
+	var zone int64
+	if i := strings.LastIndexAny(clock, "+-"); i >= 0 {
+		sign := int64(1)
+		if clock[i] == '-' {
+			sign = -1
+		}
+		unit := int64(3600)
+		for part := range strings.SplitSeq(clock[i+1:], ":") {
+			x, err := strconv.Atoi(part)
+			if err != nil {
+				return 0, false
+			}
+			zone += sign * int64(x) * unit
+			unit /= 60
+		}
+		clock = clock[:i]
+	}
+	h := strings.Split(clock, ":")
+	if len(h) != 3 {
+		return 0, false
+	}
+	whole, fraction, _ := strings.Cut(h[2], ".")
+	hour, err1 := strconv.Atoi(h[0])
+	minute, err2 := strconv.Atoi(h[1])
+	second, err3 := strconv.Atoi(whole)
+	micro, err4 := strconv.Atoi((fraction + "000000")[:6])
+	us = (int64(hour*3600+minute*60+second)-zone)*1_000_000 + int64(micro)
+	return us, errors.Join(err1, err2, err3, err4) == nil
 }
 
 var errStyle = sqlstate.Refusal("CLV-0204", "rows over several shards cannot be sorted by a date that is not printed in the ISO style").
