@@ -168,32 +168,10 @@ func copyTable(ctx context.Context, from, to engine.Conn, t *shardmap.Table, epo
 			}
 		}
 	} else {
-		for _, r := range have.rows {
-			if want.keys[copyKeyText(r, key)] {
-				continue
-			}
-			var cond []string
-			for _, at := range key {
-				cond = append(cond, quoted(columns[at].Name)+" = "+textLiteral(r[at]))
-			}
-			if _, err := engine.Exec(to, "DELETE FROM "+quotedTable(t)+" WHERE "+strings.Join(cond, " AND ")); err != nil {
-				return 0, err
-			}
+		if err := have.deleteOthers(to, t, key, want); err != nil {
+			return 0, err
 		}
-		var names, sets []string
-		for i, c := range columns {
-			if slices.Contains(key, i) {
-				names = append(names, quoted(c.Name))
-			} else {
-				sets = append(sets, quoted(c.Name)+" = excluded."+quoted(c.Name))
-			}
-		}
-		tail = " ON CONFLICT (" + strings.Join(names, ", ") + ") DO "
-		if len(sets) > 0 {
-			tail += "UPDATE SET " + strings.Join(sets, ", ")
-		} else {
-			tail += "NOTHING"
-		}
+		tail = onConflictUpdate(columns, key)
 		for text, r := range want.rows {
 			if have.times[text] == 0 {
 				rows = append(rows, r)
@@ -206,6 +184,41 @@ func copyTable(ctx context.Context, from, to engine.Conn, t *shardmap.Table, epo
 		}
 	}
 	return missing + extra, nil
+}
+
+// deleteOthers deletes the rows of a copy whose keys the default shard has not.
+func (have *copyRows) deleteOthers(to engine.Conn, t *shardmap.Table, key []int, want *copyRows) error {
+	columns, _ := copied(t)
+	for _, r := range have.rows {
+		if want.keys[copyKeyText(r, key)] {
+			continue
+		}
+		var cond []string
+		for _, at := range key {
+			cond = append(cond, quoted(columns[at].Name)+" = "+textLiteral(r[at]))
+		}
+		if _, err := engine.Exec(to, "DELETE FROM "+quotedTable(t)+" WHERE "+strings.Join(cond, " AND ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onConflictUpdate makes an INSERT change the row that has the key already.
+func onConflictUpdate(columns []*shardmap.Column, key []int) string {
+	var names, sets []string
+	for i, c := range columns {
+		if slices.Contains(key, i) {
+			names = append(names, quoted(c.Name))
+		} else {
+			sets = append(sets, quoted(c.Name)+" = excluded."+quoted(c.Name))
+		}
+	}
+	do := "NOTHING"
+	if len(sets) > 0 {
+		do = "UPDATE SET " + strings.Join(sets, ", ")
+	}
+	return " ON CONFLICT (" + strings.Join(names, ", ") + ") DO " + do
 }
 
 func textLiteral(v engine.Text) string {
@@ -568,6 +581,11 @@ func (o *copies) examineCopy(ctx context.Context, t *shardmap.Table, first, shar
 			return 0, err
 		}
 	}
+	return o.repairCopy(ctx, t, first, shard, by)
+}
+
+// repairCopy makes the rows of a copy those of the default shard, and counts the ones that were others.
+func (o *copies) repairCopy(ctx context.Context, t *shardmap.Table, first, shard, by string) (n int, err error) {
 	for range updateTries {
 		snap, err := o.load(ctx)
 		if err != nil {

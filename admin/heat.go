@@ -70,7 +70,7 @@ func (o *views) Heat(ctx context.Context, req HeatRequest) (*HeatInfo, error) {
 	if err != nil {
 		return nil, directoryError(err)
 	}
-	info := &HeatInfo{Version: snap.Version(), Members: h.Members, Shards: []ShardHeat{}, Ranges: []RangeHeat{}, Keys: []KeyHeat{}}
+	info := &HeatInfo{Version: snap.Version(), Members: h.Members, Shards: []ShardHeat{}, Ranges: []RangeHeat{}}
 	all, weights := 0.0, 0.0
 	shards := map[string]float64{}
 	for _, k := range snap.State().Keyspaces {
@@ -107,8 +107,15 @@ func (o *views) Heat(ctx context.Context, req HeatRequest) (*HeatInfo, error) {
 		}
 		info.Shards = append(info.Shards, heat)
 	}
-	for _, k := range h.Keys {
-		if req.Keyspace != "" && k.Keyspace != req.Keyspace {
+	info.Keys = keyHeats(snap, h.Keys, req.Keyspace, all)
+	return info, nil
+}
+
+// keyHeats says of keys where they are, and what share of all statements they get.
+func keyHeats(snap *shardmap.Snapshot, keys []shardmap.HotKey, only string, all float64) []KeyHeat {
+	out := []KeyHeat{}
+	for _, k := range keys {
+		if only != "" && k.Keyspace != only {
 			continue
 		}
 		ix, key, err := parseKey(snap, k.Keyspace, k.Key)
@@ -123,9 +130,9 @@ func (o *views) Heat(ctx context.Context, req HeatRequest) (*HeatInfo, error) {
 		if all > 0 {
 			heat.Share = min(1, k.Statements/all)
 		}
-		info.Keys = append(info.Keys, heat)
+		out = append(out, heat)
 	}
-	return info, nil
+	return out
 }
 
 // KeyText is a key for people.

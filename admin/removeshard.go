@@ -63,13 +63,9 @@ func (o *Ops) part(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		var open []txn.InDoubt
-		for _, d := range found {
-			ended := d.State == "committed" || d.State == "rolled back"
-			if !ended && (d.Decider == name || slices.Contains(d.Shards, name)) && (first == nil || first[d.ID]) {
-				open = append(open, d)
-			}
-		}
+		open := slices.DeleteFunc(found, func(d txn.InDoubt) bool {
+			return d.State == "committed" || d.State == "rolled back" || d.Decider != name && !slices.Contains(d.Shards, name) || first != nil && !first[d.ID]
+		})
 		if len(open) == 0 {
 			return nil
 		}
@@ -80,13 +76,7 @@ func (o *Ops) part(ctx context.Context, name string) error {
 			}
 		}
 		if time.Since(began) > partMax {
-			d := open[0]
-			e := sqlstate.New(sqlstate.ObjectInUse, "shard %s cannot be removed: transaction %s is prepared on %s, and %s has its decision", name, d.ID, strings.Join(d.Shards, ", "), d.Decider).OnShard(name)
-			e.Hint = "nothing was changed; the router that committed it ends it, or another one: see cleave doctor, and run it again"
-			if d.Err != nil {
-				e.Detail = sqlstate.As(d.Err).Message
-			}
-			return e
+			return notEnded(name, &open[0])
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -94,6 +84,16 @@ func (o *Ops) part(ctx context.Context, name string) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// notEnded is the error of a transaction that does not end, and keeps a shard from being removed.
+func notEnded(name string, d *txn.InDoubt) error {
+	e := sqlstate.New(sqlstate.ObjectInUse, "shard %s cannot be removed: transaction %s is prepared on %s, and %s has its decision", name, d.ID, strings.Join(d.Shards, ", "), d.Decider).OnShard(name)
+	e.Hint = "nothing was changed; the router that committed it ends it, or another one: see cleave doctor, and run it again"
+	if d.Err != nil {
+		e.Detail = sqlstate.As(d.Err).Message
+	}
+	return e
 }
 
 // clear ends what is left prepared in a database that is to become a shard. It was one of this name, or it is new: its mark says so,

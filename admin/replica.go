@@ -102,17 +102,7 @@ func (o *replicas) checkReplica(ctx context.Context, cur *shardmap.Snapshot, sh 
 		e.Shard = sh.Name
 		return e.WithHint("make it with pg_basebackup -R from the shard's primary, then run the command again")
 	}
-	var primary *engine.Standing
-	var failed error
-	for _, other := range sh.Endpoints() {
-		st, err := o.standing(ctx, cur.State().Cluster, sh, other)
-		switch {
-		case err != nil:
-			failed = err
-		case st.Role == engine.Primary && (primary == nil || st.Timeline > primary.Timeline):
-			primary = &st
-		}
-	}
+	primary, failed := o.primaryOf(ctx, cur.State().Cluster, sh)
 	place := shardmap.Redacted(url)
 	switch {
 	case primary == nil && failed != nil:
@@ -127,6 +117,20 @@ func (o *replicas) checkReplica(ctx context.Context, cur *shardmap.Snapshot, sh 
 		return is, refuse("%s is PostgreSQL %d, the primary of shard %s is %d", place, is.Version/10000, sh.Name, primary.Version/10000)
 	}
 	return is, nil
+}
+
+// primaryOf asks all servers of a shard, and returns what the newest primary says. failed is why one did not answer.
+func (o *replicas) primaryOf(ctx context.Context, cluster string, sh *shardmap.Shard) (primary *engine.Standing, failed error) {
+	for _, url := range sh.Endpoints() {
+		st, err := o.standing(ctx, cluster, sh, url)
+		switch {
+		case err != nil:
+			failed = err
+		case st.Role == engine.Primary && (primary == nil || st.Timeline > primary.Timeline):
+			primary = &st
+		}
+	}
+	return primary, failed
 }
 
 // standing asks one server of a shard, on a conversation of its own, within
@@ -277,18 +281,7 @@ func (o *replicas) endpoints(ctx context.Context, cluster string, sh *shardmap.S
 		}
 		out[i] = knownEndpoint{urls[i], e}
 	})
-	primary, many := -1, false
-	for i, st := range all {
-		if st.Role != engine.Primary {
-			continue
-		}
-		switch {
-		case primary < 0 || st.Timeline > all[primary].Timeline:
-			primary, many = i, false
-		case st.Timeline == all[primary].Timeline:
-			many = true
-		}
-	}
+	primary, many := newestPrimary(all)
 	for i := range out {
 		e := &out[i].info
 		switch {
@@ -311,6 +304,23 @@ func (o *replicas) endpoints(ctx context.Context, cluster string, sh *shardmap.S
 		}
 	}
 	return out
+}
+
+// newestPrimary is which server is the primary of the newest timeline, -1 if none is. many: another one says so as well.
+func newestPrimary(all []engine.Standing) (primary int, many bool) {
+	primary = -1
+	for i, st := range all {
+		if st.Role != engine.Primary {
+			continue
+		}
+		switch {
+		case primary < 0 || st.Timeline > all[primary].Timeline:
+			primary, many = i, false
+		case st.Timeline == all[primary].Timeline:
+			many = true
+		}
+	}
+	return primary, many
 }
 
 // examineServers looks at all servers of a shard with replicas, for Doctor. It

@@ -445,21 +445,9 @@ func (o *Ops) Bootstrap(ctx context.Context, req BootstrapRequest) (*BootstrapRe
 	if len(req.Shards) == 0 {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a cluster needs at least one shard")
 	}
-	want := make([]shardmap.Shard, len(req.Shards))
-	for i, s := range req.Shards {
-		d, err := o.driver(s.URL)
-		if err != nil {
-			return nil, err
-		}
-		want[i] = shardmap.Shard{Name: s.Name, Engine: d.Name(), URL: s.URL, Labels: s.Labels, Weight: s.Weight}
-		if s.Weight == 0 {
-			want[i].Weight = 1
-		}
-		for _, other := range want[:i] {
-			if other.Name == s.Name || sameDatabase(other.URL, s.URL) {
-				return nil, sqlstate.New(sqlstate.InvalidParameterValue, "shards %s and %s have the same name or database", other.Name, s.Name)
-			}
-		}
+	want, err := o.shardsWanted(req.Shards)
+	if err != nil {
+		return nil, err
 	}
 	snap, err := o.opts.Directory.Load(ctx)
 	created := false
@@ -496,6 +484,27 @@ func (o *Ops) Bootstrap(ctx context.Context, req BootstrapRequest) (*BootstrapRe
 		}
 	}
 	return &BootstrapResult{Cluster: snap.State().Cluster, Version: snap.Version(), Created: created, Warnings: warnings}, nil
+}
+
+// shardsWanted are the shards of a list, each with another name and database.
+func (o *backend) shardsWanted(list []BootstrapShard) ([]shardmap.Shard, error) {
+	want := make([]shardmap.Shard, len(list))
+	for i, s := range list {
+		d, err := o.driver(s.URL)
+		if err != nil {
+			return nil, err
+		}
+		want[i] = shardmap.Shard{Name: s.Name, Engine: d.Name(), URL: s.URL, Labels: s.Labels, Weight: s.Weight}
+		if s.Weight == 0 {
+			want[i].Weight = 1
+		}
+		for _, other := range want[:i] {
+			if other.Name == s.Name || sameDatabase(other.URL, s.URL) {
+				return nil, sqlstate.New(sqlstate.InvalidParameterValue, "shards %s and %s have the same name or database", other.Name, s.Name)
+			}
+		}
+	}
+	return want, nil
 }
 
 // create checks the databases and writes the first map. warnings are what is not as it should be there; created is false if

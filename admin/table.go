@@ -26,11 +26,8 @@ func (o *Ops) Distribute(ctx context.Context, req DistributeRequest) (*Result, e
 	if err != nil {
 		return nil, err
 	}
-	if (len(req.ShardKey) > 0) == req.Reference {
-		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "distribute needs the columns of the shard key, or that the table becomes a reference table")
-	}
-	if req.Reference && (req.Keyspace != "" || req.Related) {
-		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a reference table has no keyspace and no related tables")
+	if err := req.check(); err != nil {
+		return nil, err
 	}
 	tables := []schema.Becomes{{TableName: name, ShardKey: req.ShardKey, Reference: req.Reference}}
 	plan, version, err := o.planDistribute(ctx, &req, &tables)
@@ -73,6 +70,16 @@ func (o *Ops) Distribute(ctx context.Context, req DistributeRequest) (*Result, e
 	}
 	res.Done = true
 	return res, nil
+}
+
+func (req *DistributeRequest) check() error {
+	if (len(req.ShardKey) > 0) == req.Reference {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "distribute needs the columns of the shard key, or that the table becomes a reference table")
+	}
+	if req.Reference && (req.Keyspace != "" || req.Related) {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "a reference table has no keyspace and no related tables")
+	}
+	return nil
 }
 
 // planDistribute makes all checks, and adds the related tables.
@@ -181,24 +188,10 @@ func parseTable(text string) (planner.TableName, error) {
 	for {
 		var part string
 		if strings.HasPrefix(rest, `"`) {
-			var b strings.Builder
-			i, closed := 1, false
-			for i < len(rest) {
-				if rest[i] == '"' {
-					if i+1 < len(rest) && rest[i+1] == '"' {
-						i++
-					} else {
-						closed = true
-						break
-					}
-				}
-				b.WriteByte(rest[i])
-				i++
-			}
-			if !closed {
+			var ok bool
+			if part, rest, ok = quotedName(rest); !ok {
 				return bad()
 			}
-			part, rest = b.String(), rest[i+1:]
 		} else {
 			end := strings.IndexAny(rest, `."`)
 			if end < 0 {
@@ -228,6 +221,21 @@ func parseTable(text string) (planner.TableName, error) {
 		return planner.TableName{Schema: parts[0], Name: parts[1]}, nil
 	}
 	return bad()
+}
+
+// quotedName reads the name between double quotes at the beginning of a text.
+func quotedName(text string) (name, rest string, ok bool) {
+	var b strings.Builder
+	for i := 1; i < len(text); i++ {
+		if text[i] == '"' {
+			if !strings.HasPrefix(text[i+1:], `"`) {
+				return b.String(), text[i+1:], true
+			}
+			i++
+		}
+		b.WriteByte(text[i])
+	}
+	return "", "", false
 }
 
 // atOnce runs f(0) to f(n-1), at most limit at the same time, and waits.

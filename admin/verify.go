@@ -127,20 +127,7 @@ func verified(snap *shardmap.Snapshot, req VerifyRequest) ([]*shardmap.Table, er
 			return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", req.Keyspace).WithHint("list the keyspaces with \"cleave keyspace list\"")
 		}
 	}
-	find := func(text string) (string, error) {
-		if text == "" {
-			return "", nil
-		}
-		name, err := parseTable(text)
-		if err != nil {
-			return "", err
-		}
-		t, ok := snap.Table(name.Schema, name.Name)
-		if !ok || t.Kind != shardmap.Sharded {
-			return "", sqlstate.New(sqlstate.UndefinedTable, "there is no sharded table %s", text).WithHint("list the tables with \"cleave table list\"")
-		}
-		return t.QualifiedName(), nil
-	}
+	find := func(text string) (string, error) { return shardedTable(snap, text) }
 	only, err := find(req.Table)
 	if err != nil {
 		return nil, err
@@ -160,6 +147,22 @@ func verified(snap *shardmap.Snapshot, req VerifyRequest) ([]*shardmap.Table, er
 	}
 	slices.SortFunc(out, func(a, b *shardmap.Table) int { return strings.Compare(a.QualifiedName(), b.QualifiedName()) })
 	return out, nil
+}
+
+// shardedTable is the whole name of a sharded table; "" for none.
+func shardedTable(snap *shardmap.Snapshot, text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	name, err := parseTable(text)
+	if err != nil {
+		return "", err
+	}
+	t, ok := snap.Table(name.Schema, name.Name)
+	if !ok || t.Kind != shardmap.Sharded {
+		return "", sqlstate.New(sqlstate.UndefinedTable, "there is no sharded table %s", text).WithHint("list the tables with \"cleave table list\"")
+	}
+	return t.QualifiedName(), nil
 }
 
 // verifier looks at one table on one shard.
@@ -363,22 +366,11 @@ func (v *verifier) orphans(ctx context.Context, repair bool) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			byOwner := map[string][]keyspace.Key{}
-			for _, row := range rows {
-				last = make([]string, len(row))
-				for i := range row {
-					last[i] = row[i].String
-				}
-				k, err := keyspace.ParseKey(types, last)
-				if err != nil {
-					return err
-				}
-				at, err := ix.Locate(k)
-				if err != nil { // of a list, and not listed
-					at.Shard = ""
-				}
-				byOwner[at.Shard] = append(byOwner[at.Shard], k)
+			byOwner, lastOf, err := keysByOwner(ix, types, rows)
+			if err != nil {
+				return err
 			}
+			last = lastOf
 			for _, owner := range slices.Sorted(maps.Keys(byOwner)) {
 				if err := v.compare(ctx, conn, owner, byOwner[owner], repair); err != nil {
 					return err
@@ -389,6 +381,27 @@ func (v *verifier) orphans(ctx context.Context, repair bool) error {
 			return nil
 		}
 	}
+}
+
+// keysByOwner divides keys by the shards that own them: "" for those of a list that are not listed. last are the texts of the last one.
+func keysByOwner(ix *shardmap.Index, types []keyspace.Type, rows [][]engine.Text) (byOwner map[string][]keyspace.Key, last []string, err error) {
+	byOwner = map[string][]keyspace.Key{}
+	for _, row := range rows {
+		last = make([]string, len(row))
+		for i := range row {
+			last[i] = row[i].String
+		}
+		k, err := keyspace.ParseKey(types, last)
+		if err != nil {
+			return nil, nil, err
+		}
+		at, err := ix.Locate(k)
+		if err != nil { // of a list, and not listed
+			at.Shard = ""
+		}
+		byOwner[at.Shard] = append(byOwner[at.Shard], k)
+	}
+	return byOwner, last, nil
 }
 
 // after is the condition of keys that come after one in their order.

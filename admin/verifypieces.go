@@ -118,12 +118,7 @@ func (o *verification) VerifyPieces(ctx context.Context, req VerifyRequest) (*Ve
 		}
 		if len(tables) == 0 {
 			st.So.Ended, st.So.Table, st.So.Piece, st.So.Pieces = true, "", 0, 0
-			if rev > 0 {
-				if err := o.opts.Directory.DeleteRecord(ctx, verifyPrefix+req.ID, rev); err != nil && !errors.Is(err, shardmap.ErrNotFound) {
-					return nil, directoryError(err)
-				}
-			}
-			return &st.So, nil
+			return &st.So, o.forgetVerifying(ctx, req.ID, rev)
 		}
 		err = o.verifyTable(ctx, snap, st, tables[0], until)
 		// What was done is kept, also if somebody has gone away meanwhile.
@@ -138,6 +133,17 @@ func (o *verification) VerifyPieces(ctx context.Context, req VerifyRequest) (*Ve
 			return &so, nil
 		}
 	}
+}
+
+// forgetVerifying deletes the record of a verification that has ended, if it has one.
+func (o *verification) forgetVerifying(ctx context.Context, id string, rev uint64) error {
+	if rev == 0 {
+		return nil
+	}
+	if err := o.opts.Directory.DeleteRecord(ctx, verifyPrefix+id, rev); err != nil && !errors.Is(err, shardmap.ErrNotFound) {
+		return directoryError(err)
+	}
+	return nil
 }
 
 // verification reads the record of an id; revision 0: there was none.
@@ -278,14 +284,8 @@ func (o *verification) verifyPart(ctx context.Context, t *shardmap.Table, shard 
 				return err
 			}
 		}
-		v.own, v.sum = 0, 0
 		last := p.Done == p.Pieces
-		if last {
-			err = v.others(ctx)
-		} else {
-			err = v.owns(ctx, p.Done, p.Pieces)
-		}
-		if err != nil {
+		if err := v.piece(ctx, p.Done, p.Pieces); err != nil {
 			return err
 		}
 		// Counted by a map that was the newest all the while?
@@ -316,6 +316,15 @@ func (o *verification) verifyPart(ctx context.Context, t *shardmap.Table, shard 
 			return nil
 		}
 	}
+}
+
+// piece looks at a piece of the rows that the shard owns, and after the last of them at the others.
+func (v *verifier) piece(ctx context.Context, done, pieces int) error {
+	v.own, v.sum = 0, 0
+	if done == pieces {
+		return v.others(ctx)
+	}
+	return v.owns(ctx, done, pieces)
 }
 
 // pieces is in how many pieces a table's rows are read, and about how many bytes they are.

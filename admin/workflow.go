@@ -317,46 +317,6 @@ func moveSpec(cur *shardmap.Snapshot, req *MoveRequest) (*workflow.Spec, error) 
 	return spec, err
 }
 
-// canonical is a part as the map writes it, if it is one.
-func canonical(cur *shardmap.Snapshot, ks string, p shardmap.Part) shardmap.Part {
-	if p.Key != nil {
-		return p
-	}
-	next := cur.State().Clone()
-	for _, bound := range []*[]string{&p.Low, &p.High} {
-		if *bound == nil {
-			continue
-		}
-		if err := next.Split(ks, *bound); err != nil {
-			return p
-		}
-	}
-	// The bounds are now those of ranges: find them by value.
-	snap, err := shardmap.NewSnapshot(next)
-	if err != nil {
-		return p
-	}
-	ix, _ := snap.Keyspace(ks)
-	keys := snap.Keys(ks, p)
-	if len(keys.Intervals) != 1 {
-		return p
-	}
-	for _, r := range ix.Def().Ranges {
-		one := snap.Keys(ks, shardmap.Part{Low: r.Low, High: r.High})
-		if len(one.Intervals) != 1 {
-			continue
-		}
-		a, b := one.Intervals[0], keys.Intervals[0]
-		if p.Low != nil && a.Low == b.Low && a.LowKey == b.LowKey {
-			p.Low = slices.Clone(r.Low)
-		}
-		if p.High != nil && !a.Last && a.High == b.High && a.HighKey == b.HighKey {
-			p.High = slices.Clone(r.High)
-		}
-	}
-	return p
-}
-
 // free refuses a part of which something is in transit already.
 func free(cur *shardmap.Snapshot, spec *workflow.Spec) error {
 	next := cur.State().Clone()

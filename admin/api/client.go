@@ -177,22 +177,27 @@ func (c *Client) do(req *http.Request, changes bool, out any) error {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the answer is larger than %d bytes", AnswerMax)
 	}
 	if res.StatusCode != http.StatusOK {
-		var e ErrorBody
-		if bytes.Contains(body, []byte("HTTP request to an HTTPS server")) {
-			return sqlstate.New(sqlstate.ProtocolViolation, "the admin API at %s speaks TLS only", c.base).
-				WithHint("name it with --admin https://host:port, and the authority of its certificate with --admin-ca")
-		}
-		if json.Unmarshal(body, &e) != nil || e.Code == "" {
-			return sqlstate.New(sqlstate.ProtocolViolation, "%s answered %s", c.base, res.Status).
-				WithHint("is it the admin API of Cleave? see --admin")
-		}
-		return &sqlstate.Error{ID: sqlstate.ID(e.ID), Code: sqlstate.Code(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint, Shard: e.Shard}
+		return notOK(c.base, res.Status, body)
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return sqlstate.Wrap(err, sqlstate.ProtocolViolation, "%s answered something else than asked", c.base).
 			WithHint("is it of the same version? see cleave version")
 	}
 	return nil
+}
+
+// notOK is the error that an answer tells.
+func notOK(base, status string, body []byte) error {
+	if bytes.Contains(body, []byte("HTTP request to an HTTPS server")) {
+		return sqlstate.New(sqlstate.ProtocolViolation, "the admin API at %s speaks TLS only", base).
+			WithHint("name it with --admin https://host:port, and the authority of its certificate with --admin-ca")
+	}
+	var e ErrorBody
+	if json.Unmarshal(body, &e) != nil || e.Code == "" {
+		return sqlstate.New(sqlstate.ProtocolViolation, "%s answered %s", base, status).
+			WithHint("is it the admin API of Cleave? see --admin")
+	}
+	return &sqlstate.Error{ID: sqlstate.ID(e.ID), Code: sqlstate.Code(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint, Shard: e.Shard}
 }
 
 func ask[T any](ctx context.Context, c *Client, name string, query url.Values) (T, error) {
