@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/placement"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/workflow"
 )
@@ -49,60 +50,15 @@ func (w *parent) measure(ctx context.Context, snap *shardmap.Snapshot, only stri
 		if len(tables) == 0 {
 			continue
 		}
-		whole := map[string]int{} // by shard: the question for all its ranges
-		for n, u := range units {
-			if sh, ok := snap.Shard(u.Owner); ok && sh.Service == shardmap.OutOfService {
-				continue
-			}
-			if n >= len(k.Ranges) {
-				part := shardmap.Part{}
-				if at := n - len(k.Ranges); at < len(k.Values) {
-					part.Key = k.Values[at].Key
-				} else {
-					part.Key = k.Pins[at-len(k.Values)].Key
-				}
-				all = append(all, question{ks: k.Name, shard: u.Owner, units: []int{n}, shares: []float64{1}, keys: snap.Keys(k.Name, part)})
-				continue
-			}
-			at, ok := whole[u.Owner]
-			if !ok {
-				at = len(all)
-				whole[u.Owner] = at
-				all = append(all, question{ks: k.Name, shard: u.Owner, keys: snap.Ownership(k.Name, u.Owner)})
-			}
-			all[at].units = append(all[at].units, n)
-			if k.Strategy == keyspace.Hash {
-				all[at].shares = append(all[at].shares, u.Size)
-			}
-		}
+		all = append(all, questions(snap, k, units)...)
 	}
 	var mu sync.Mutex
 	return found, atOnce(ctx, len(all), func(ctx context.Context, i int) error {
 		q := &all[i]
 		tables, _ := Tables(snap, q.ks)
-		set, _, err := w.t.describe(ctx, q.shard, tables, q.keys)
+		rows, bytes, total, cuts, err := w.ask(ctx, snap, q, tables)
 		if err != nil {
 			return err
-		}
-		m, err := w.t.mover(ctx, q.shard)
-		if err != nil {
-			return err
-		}
-		rows, bytes, err := m.Sizes(ctx, set)
-		if err != nil {
-			return err
-		}
-		cuts := map[int][]workflow.Cut{}
-		total := 0.0
-		if q.shares == nil {
-			half := SplitPoint{Snapshot: snap, Keyspace: q.ks, Connect: w.connect}
-			if q.shares, cuts, total, err = half.where(ctx, q); err != nil {
-				return err
-			}
-		} else {
-			for _, s := range q.shares {
-				total += s
-			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -114,6 +70,61 @@ func (w *parent) measure(ctx context.Context, snap *shardmap.Snapshot, only stri
 		}
 		return nil
 	})
+}
+
+// questions are what the shards are asked about a keyspace: each about all its ranges, and about each listed value and pin.
+func questions(snap *shardmap.Snapshot, k *shardmap.Keyspace, units []placement.Unit) (all []question) {
+	whole := map[string]int{} // by shard: the question for all its ranges
+	for n, u := range units {
+		if sh, ok := snap.Shard(u.Owner); ok && sh.Service == shardmap.OutOfService {
+			continue
+		}
+		if n >= len(k.Ranges) {
+			part := shardmap.Part{}
+			if at := n - len(k.Ranges); at < len(k.Values) {
+				part.Key = k.Values[at].Key
+			} else {
+				part.Key = k.Pins[at-len(k.Values)].Key
+			}
+			all = append(all, question{ks: k.Name, shard: u.Owner, units: []int{n}, shares: []float64{1}, keys: snap.Keys(k.Name, part)})
+			continue
+		}
+		at, ok := whole[u.Owner]
+		if !ok {
+			at = len(all)
+			whole[u.Owner] = at
+			all = append(all, question{ks: k.Name, shard: u.Owner, keys: snap.Ownership(k.Name, u.Owner)})
+		}
+		all[at].units = append(all[at].units, n)
+		if k.Strategy == keyspace.Hash {
+			all[at].shares = append(all[at].shares, u.Size)
+		}
+	}
+	return all
+}
+
+// ask asks a shard. total is the sum of the shares of the question's units.
+func (w *parent) ask(ctx context.Context, snap *shardmap.Snapshot, q *question, tables []engine.MoveTable) (rows, bytes int64, total float64, cuts map[int][]workflow.Cut, err error) {
+	set, _, err := w.t.describe(ctx, q.shard, tables, q.keys)
+	if err != nil {
+		return 0, 0, 0, nil, err
+	}
+	m, err := w.t.mover(ctx, q.shard)
+	if err != nil {
+		return 0, 0, 0, nil, err
+	}
+	if rows, bytes, err = m.Sizes(ctx, set); err != nil {
+		return 0, 0, 0, nil, err
+	}
+	if q.shares == nil {
+		half := SplitPoint{Snapshot: snap, Keyspace: q.ks, Connect: w.connect}
+		q.shares, cuts, total, err = half.where(ctx, q)
+		return rows, bytes, total, cuts, err
+	}
+	for _, s := range q.shares {
+		total += s
+	}
+	return rows, bytes, total, nil, nil
 }
 
 // where asks a shard for keys at equal distances in the order of its rows of a range keyspace, and says how

@@ -312,14 +312,8 @@ func (s *watched) see(ctx context.Context, p *pacer) tooMuch {
 	} else if ctx.Err() == nil {
 		p.job.log.Debug("a shard does not say how it fares", telemetry.KeyShard, s.name, telemetry.KeyError, err)
 	}
-	ms := func(d time.Duration) string {
-		return fmt.Sprintf("%.0f ms", max(float64(d)/float64(time.Millisecond), 1))
-	}
-	switch {
-	case how.latency > 0 && max(s.busy, d) > how.latency && d > how.latency/2:
-		return tooMuch{fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(s.busy, d)), ms(how.latency)), true}
-	case how.latency == 0 && s.used() && s.calm > 0 && s.busy > mayTake(s.calm):
-		return tooMuch{fmt.Sprintf("%s latency %s, %s without this work, which may make it %s", s.name, ms(s.busy), ms(s.calm), ms(mayTake(s.calm))), false}
+	if slow := s.tooSlow(how, d); slow != (tooMuch{}) {
+		return slow
 	}
 	if err != nil || v.Replica == "" {
 		return tooMuch{}
@@ -329,6 +323,20 @@ func (s *watched) see(ctx context.Context, p *pacer) tooMuch {
 	}
 	if lag := s.lag(time.Now(), v.Replayed); how.lag > 0 && lag > how.lag {
 		return tooMuch{fmt.Sprintf("%s replica %s is %.0f s behind, bound %.0f s", s.name, v.Replica, lag.Seconds(), how.lag.Seconds()), true}
+	}
+	return tooMuch{}
+}
+
+// tooSlow says whether small writes take longer on the shard than they may; d is what the last one took.
+func (s *watched) tooSlow(how *bounds, d time.Duration) tooMuch {
+	ms := func(d time.Duration) string {
+		return fmt.Sprintf("%.0f ms", max(float64(d)/float64(time.Millisecond), 1))
+	}
+	switch {
+	case how.latency > 0 && max(s.busy, d) > how.latency && d > how.latency/2:
+		return tooMuch{fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(s.busy, d)), ms(how.latency)), true}
+	case how.latency == 0 && s.used() && s.calm > 0 && s.busy > mayTake(s.calm):
+		return tooMuch{fmt.Sprintf("%s latency %s, %s without this work, which may make it %s", s.name, ms(s.busy), ms(s.calm), ms(mayTake(s.calm))), false}
 	}
 	return tooMuch{}
 }

@@ -273,34 +273,17 @@ func (w *parent) editMap(ctx context.Context, s *workflow.State, r *workflow.Res
 	spec := &s.Spec
 	op, why := string(spec.Kind), ""
 	snap, err := w.t.edit(ctx, s, op, fmt.Sprintf("%s of keyspace %s", spec.Kind, spec.Keyspace), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
-		at := spec.At
-		var err error
-		if spec.Kind == workflow.Split {
-			if len(at) == 0 {
-				// After a crash the range is the half already, and is not cut again.
-				ix, ok := cur.Keyspace(spec.Keyspace)
-				if !ok || !slices.ContainsFunc(ix.Def().Ranges, func(r shardmap.Range) bool {
-					return slices.Equal(r.Low, spec.Part.Low) && slices.Equal(r.High, spec.Part.High)
-				}) {
-					return true, nil
-				}
-				if at, err = Middle(cur, spec.Keyspace, spec.Part); err != nil {
-					return false, err
-				}
-			}
-			err = next.Split(spec.Keyspace, at)
-		} else if spec.Kind == workflow.Pin {
-			var owner string
-			if owner, err = cur.OwnerOf(spec.Keyspace, spec.Part); err == nil {
+		if spec.Kind == workflow.Pin {
+			owner, err := cur.OwnerOf(spec.Keyspace, spec.Part)
+			if err == nil {
 				why = "pinned to " + owner + ", where it is"
 				err = next.PutPin(spec.Keyspace, spec.Part.Key, owner)
 			}
 			return err == nil && pins(cur.State(), spec.Keyspace) == pins(next, spec.Keyspace), err
-		} else {
-			err = next.Merge(spec.Keyspace, at)
 		}
-		if err != nil {
-			return false, err
+		done, err := editBound(spec, cur, next)
+		if done || err != nil {
+			return done, err
 		}
 		a, _ := cur.Keyspace(spec.Keyspace)
 		for i := range next.Keyspaces {
@@ -318,12 +301,38 @@ func (w *parent) editMap(ctx context.Context, s *workflow.State, r *workflow.Res
 		return err
 	}
 	r.Note = why
-	// The guards say the epochs of the ranges, which are others now.
-	if ix, ok := snap.Keyspace(spec.Keyspace); ok {
-		for _, shard := range ix.Owners() {
-			if err := w.t.guards.settle(ctx, spec.Keyspace, shard); err != nil {
-				return err
-			}
+	return w.settleOwners(ctx, snap, spec.Keyspace)
+}
+
+// editBound splits a range in two, or merges two. done: after a crash the range is the half already, and is not cut again.
+func editBound(spec *workflow.Spec, cur *shardmap.Snapshot, next *shardmap.State) (done bool, err error) {
+	if spec.Kind != workflow.Split {
+		return false, next.Merge(spec.Keyspace, spec.At)
+	}
+	at := spec.At
+	if len(at) == 0 {
+		ix, ok := cur.Keyspace(spec.Keyspace)
+		if !ok || !slices.ContainsFunc(ix.Def().Ranges, func(r shardmap.Range) bool {
+			return slices.Equal(r.Low, spec.Part.Low) && slices.Equal(r.High, spec.Part.High)
+		}) {
+			return true, nil
+		}
+		if at, err = Middle(cur, spec.Keyspace, spec.Part); err != nil {
+			return false, err
+		}
+	}
+	return false, next.Split(spec.Keyspace, at)
+}
+
+// settleOwners sets the guards of a keyspace, which say the epochs of its ranges: these are others now.
+func (w *parent) settleOwners(ctx context.Context, snap *shardmap.Snapshot, ks string) error {
+	ix, ok := snap.Keyspace(ks)
+	if !ok {
+		return nil
+	}
+	for _, shard := range ix.Owners() {
+		if err := w.t.guards.settle(ctx, ks, shard); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -366,19 +375,14 @@ func (w *parent) awaitChildren(ctx context.Context, s *workflow.State, r *workfl
 		left := 0
 		var failed []string
 		for _, c := range s.Children {
-			rec, err := w.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+c.ID)
-			if errors.Is(err, shardmap.ErrNotFound) {
-				continue // it ended long ago, or was never begun
-			}
+			child, err := w.child(ctx, c.ID)
 			if err != nil {
 				return err
 			}
-			child, err := workflow.Decode(rec.Value)
 			switch {
-			case err != nil:
-				return err
+			case child == nil:
 			case s.Spec.Kind == workflow.Drain && child.Step == workflow.Failed && w.left(ctx, &child.Spec):
-				// Another move was faster: what there is to do is planned anew.
+			// Another move was faster: what there is to do is planned anew.
 			case child.Step == workflow.Failed || child.Step == workflow.Cancelled || child.Step == workflow.RolledBack:
 				failed = append(failed, c.ID)
 				if r.Note == "" && child.Error != "" {
@@ -397,6 +401,19 @@ func (w *parent) awaitChildren(ctx context.Context, s *workflow.State, r *workfl
 			return ctx.Err()
 		}
 	}
+}
+
+// child is the state of a child, nil if it ended long ago, or was never begun.
+func (w *parent) child(ctx context.Context, id string) (*workflow.State, error) {
+	rec, err := w.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
+	if errors.Is(err, shardmap.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := workflow.Decode(rec.Value)
+	return &s, err
 }
 
 // left reports whether the part of a move that failed has gone to another shard without it.

@@ -85,16 +85,8 @@ func (r *ruled) propose(ks string, owners []string, tolerance float64, rest map[
 	if !movable {
 		return nil
 	}
-	if len(r.constraints) > 0 {
-		for name, others := range r.units {
-			for n := range others {
-				if name != ks {
-					u := others[n]
-					u.Size = 0
-					hold(u)
-				}
-			}
-		}
+	for _, u := range r.others(ks) {
+		hold(u)
 	}
 	p, err := placement.Propose(placement.Request{Units: units, Shards: r.shards, Constraints: constraints, Algorithm: placement.Balanced, Tolerance: tolerance})
 	if err != nil {
@@ -107,4 +99,21 @@ func (r *ruled) propose(ks string, owners []string, tolerance float64, rest map[
 		}
 	}
 	return nil
+}
+
+// others are the units of other keyspaces, which count for the constraints, and for no share.
+func (r *ruled) others(ks string) (out []placement.Unit) {
+	if len(r.constraints) == 0 {
+		return nil
+	}
+	for name, units := range r.units {
+		if name == ks {
+			continue
+		}
+		for _, u := range units {
+			u.Size = 0
+			out = append(out, u)
+		}
+	}
+	return out
 }

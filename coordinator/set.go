@@ -155,11 +155,7 @@ func (j *job) check(ctx context.Context, s *workflow.State, e workflow.Effect, r
 		if err != nil {
 			return err
 		}
-		found, err := m.CheckMove(ctx, set.set.Tables)
-		if err != nil {
-			return err
-		}
-		if err := bad(name, found); err != nil {
+		if err := set.checkOn(ctx, name, m); err != nil {
 			return err
 		}
 		if name == e.Source {
@@ -169,6 +165,15 @@ func (j *job) check(ctx context.Context, s *workflow.State, e workflow.Effect, r
 		}
 	}
 	return nil
+}
+
+// checkOn fails if a shard cannot give or take the tables.
+func (s *moveSet) checkOn(ctx context.Context, shard string, m engine.Mover) error {
+	found, err := m.CheckMove(ctx, s.set.Tables)
+	if err != nil {
+		return err
+	}
+	return bad(shard, found)
 }
 
 // Obstacles says why moves off a shard and to another one would be refused as the tables of the keyspace are: nil if

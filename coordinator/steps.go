@@ -73,38 +73,11 @@ func (w *parent) editSteps(ctx context.Context, s *workflow.State, steps []workf
 	snap, err := w.t.edit(ctx, s, string(kind), fmt.Sprintf(text, len(steps))+", of "+strings.Join(names, ", "), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		left = 0
 		for _, ks := range names {
-			var bounds [][]string
-			merges := map[string]bool{}
-			if kind == workflow.Merge {
-				merges = mergeable(cur, ks)
-			}
-			for _, step := range keyspaces[ks] {
-				switch {
-				case kind == workflow.Pin:
-					owner, err := cur.OwnerOf(ks, step.Part)
-					if err != nil {
-						return false, err
-					}
-					if err := next.PutPin(ks, step.Part.Key, owner); err != nil {
-						return false, err
-					}
-				case kind == workflow.Merge && !merges[strings.Join(step.At, "\x00")]:
-					left++
-				default:
-					bounds = append(bounds, step.At)
-				}
-			}
-			var err error
-			switch {
-			case len(bounds) == 0:
-			case kind == workflow.Split:
-				err = next.SplitAll(ks, bounds)
-			default:
-				err = next.MergeAll(ks, bounds)
-			}
+			n, err := editKeyspace(kind, ks, keyspaces[ks], cur, next)
 			if err != nil {
 				return false, err
 			}
+			left += n
 		}
 		return assignments(cur.State()) == assignments(next), nil
 	})
@@ -119,15 +92,44 @@ func (w *parent) editSteps(ctx context.Context, s *workflow.State, steps []workf
 		r.Note += fmt.Sprintf(", %d are not: a move has a range beside them, or they are gone", left)
 	}
 	for _, ks := range names {
-		if ix, ok := snap.Keyspace(ks); ok {
-			for _, shard := range ix.Owners() {
-				if err := w.t.guards.settle(ctx, ks, shard); err != nil {
-					return err
-				}
-			}
+		if err := w.settleOwners(ctx, snap, ks); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// editKeyspace makes the steps of a keyspace, and counts those that are left out.
+func editKeyspace(kind workflow.Kind, ks string, steps []*workflow.PlanStep, cur *shardmap.Snapshot, next *shardmap.State) (left int, err error) {
+	var bounds [][]string
+	merges := map[string]bool{}
+	if kind == workflow.Merge {
+		merges = mergeable(cur, ks)
+	}
+	for _, step := range steps {
+		switch {
+		case kind == workflow.Pin:
+			owner, err := cur.OwnerOf(ks, step.Part)
+			if err != nil {
+				return left, err
+			}
+			if err := next.PutPin(ks, step.Part.Key, owner); err != nil {
+				return left, err
+			}
+		case kind == workflow.Merge && !merges[strings.Join(step.At, "\x00")]:
+			left++
+		default:
+			bounds = append(bounds, step.At)
+		}
+	}
+	switch {
+	case len(bounds) == 0:
+	case kind == workflow.Split:
+		err = next.SplitAll(ks, bounds)
+	default:
+		err = next.MergeAll(ks, bounds)
+	}
+	return left, err
 }
 
 // mergeable are the bounds of a keyspace at which two ranges can become one.
