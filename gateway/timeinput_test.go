@@ -37,7 +37,8 @@ var inputCases = []struct {
 	{name: "a literal that is written", scripts: []string{
 		"UPDATE ev SET at = 'now', d = 'today'; SELECT count(DISTINCT at), count(DISTINCT d) FROM ev", "INSERT INTO ev (k, at, d) SELECT k + 50, 'now', 'tomorrow' FROM ev; SELECT count(DISTINCT at) FROM ev",
 		"INSERT INTO ev (k, at) VALUES (91, 'now'), (92, 'now'), (93, 'now'), (94, 'now'); SELECT count(DISTINCT at) FROM ev", "UPDATE ev SET (at, d) = ('now', 'today'); SELECT count(DISTINCT at), count(DISTINCT d) FROM ev",
-		"INSERT INTO ev (k) VALUES (1), (2), (3), (4) ON CONFLICT (k) DO UPDATE SET at = 'now'; SELECT count(DISTINCT at) FROM ev"}},
+		"INSERT INTO ev (k, at) VALUES (91, 'now'::text::timestamptz), (92, CAST('now'::text AS timestamptz)), (93, ('now'::text)::timestamptz), (94, 'now'); SELECT count(DISTINCT at) FROM ev",
+		"INSERT INTO ev (k, at) VALUES (91, U&'!006eow' UESCAPE '!'), (92, E'\\x6eow'), (93, 'no'\n'w'), (94, timestamptz 'now'); SELECT count(DISTINCT at) FROM ev", "INSERT INTO ev (k) VALUES (1), (2), (3), (4) ON CONFLICT (k) DO UPDATE SET at = 'now'; SELECT count(DISTINCT at) FROM ev"}},
 	{name: "a plain text", scripts: []string{
 		"SELECT count(*) FROM ev WHERE note = 'now' OR note IN ('today', 'tomorrow') OR note LIKE 'now'", "SELECT DISTINCT 'now' FROM ev", "SELECT count(*) FROM ev WHERE 'now' IN (note, note)", "UPDATE ev SET note = 'now'; SELECT count(*) FROM ev WHERE note = 'now'",
 		"SELECT DISTINCT concat('now', 'x'), upper('now'), left('now', 1), 'now' || note FROM ev", "SELECT count(*) FROM ev WHERE j = '{\"a\":\"now\"}'", "SELECT DISTINCT jsonb_build_object('now', 'today') FROM ev",
@@ -195,6 +196,47 @@ func TestTimeInputAndParameter(t *testing.T) {
 			t.Errorf("%s: %v", many[:80], got)
 		}
 		exec(t, p.router, "ROLLBACK")
+	}
+}
+
+// TestTimeInputIsPrepared: a prepared statement keeps the time at which it was prepared, however the literal is written.
+func TestTimeInputIsPrepared(t *testing.T) {
+	t.Parallel()
+	p := newInputPair(t)
+	for _, literal := range []string{"'now'", "E'\\x6eow'", "U&'\\006eow'", "U&'!006eow' UESCAPE '!'", "'no'\n'w'", "$$now$$", "'now'::text::timestamptz", "timestamptz 'now'"} {
+		for _, where := range []string{"", fmt.Sprintf(" AND k = %d", p.keys[0][0]), fmt.Sprintf(" AND k = %d", p.keys[1][0])} {
+			want := ""
+			for _, c := range []*pgx.Conn{p.plain, p.router} {
+				exec(t, c, "BEGIN")
+				exec(t, c, "UPDATE ev SET at = now()")
+				exec(t, c, "PREPARE q AS SELECT count(*) FROM ev WHERE at = "+literal+where)
+				exec(t, c, "COMMIT")
+				exec(t, c, "SELECT pg_sleep(0.002)")
+				got, code := answers(c, "EXECUTE q; DEALLOCATE q")
+				switch {
+				case c == p.plain:
+					want = got
+				case got != want || code != "":
+					t.Errorf("%s%s: %q, error %q; PostgreSQL: %q", literal, where, got, code, want)
+				}
+			}
+		}
+	}
+}
+
+// TestKeyTextInPieces: a literal for a shard key of times may go on behind a line's end, and have its own escape character.
+func TestKeyTextInPieces(t *testing.T) {
+	t.Parallel()
+	_, c, _ := orders(t, config{shards: 2})
+	exec(t, c, "CREATE TABLE days (d date PRIMARY KEY) WITH (cleave.shard_key = 'd')")
+	for _, d := range []string{"'3 Oct 2025'", "E'4 Oct'\n' 2025'", "U&'5 Oct !0032025' UESCAPE '!'", "'6 Oct'\n' 202'\n'5'"} {
+		exec(t, c, "INSERT INTO days VALUES ("+d+")")
+		if n := one[int](t, c, "SELECT count(*)::int FROM days WHERE d = "+d); n != 1 {
+			t.Errorf("%s: %d rows", d, n)
+		}
+	}
+	if got, _ := answers(c, "SELECT d FROM days ORDER BY d"); !strings.HasPrefix(got, "2025-10-03\n2025-10-04\n2025-10-05\n2025-10-06\n") {
+		t.Error(got)
 	}
 }
 

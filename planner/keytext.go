@@ -144,11 +144,10 @@ func (k *keyTexts) note(src *sourceText, c *pg.A_Const, t keyspace.Type) {
 	if at < 0 || i < 0 {
 		return
 	}
-	tok := src.tokens()[i]
-	tok.Start, tok.End = tok.Start+at, tok.End+at
-	if !k.seen[tok.Start] {
-		k.seen[tok.Start] = true
-		k.words = append(k.words, PreparedWord{tok.Start, tok.End, readBy(c.GetSval().GetSval(), t)})
+	from, to := src.tokens()[i].Start+at, src.tokens()[src.stringEnd(i)].End+at
+	if !k.seen[from] {
+		k.seen[from] = true
+		k.words = append(k.words, PreparedWord{from, to, readBy(c.GetSval().GetSval(), t)})
 	}
 }
 

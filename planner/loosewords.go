@@ -23,7 +23,7 @@ func (t *severalTexts) plainWords(how reads, list ...*pg.Node) {
 		return
 	}
 	for _, n := range list {
-		c := n.GetAConst()
+		c := uncollated(n).GetAConst()
 		if c == nil || c.GetSval() == nil || !HasTimeWord(c.GetSval().Sval) {
 			continue
 		}
@@ -32,6 +32,14 @@ func (t *severalTexts) plainWords(how reads, list ...*pg.Node) {
 		}
 		t.plain[c] = true
 	}
+}
+
+// uncollated is a value without its COLLATE: PostgreSQL reads a text with COLLATE as the type beside it, too.
+func uncollated(n *pg.Node) *pg.Node {
+	for n.GetCollateClause() != nil {
+		n = n.GetCollateClause().Arg
+	}
+	return n
 }
 
 // textCalls are functions all of whose arguments that may be literals are texts, or read as such.
@@ -171,7 +179,8 @@ func (l *loose) node(m protoreflect.Message, safe bool) {
 		safe = l.call(v)
 	case *pg.A_Expr:
 		safe = plainOperator(v)
-	case *pg.CollateClause, *pg.NullTest, *pg.DefElem, *pg.List:
+	case *pg.CollateClause:
+	case *pg.NullTest, *pg.DefElem, *pg.List:
 		_, list := m.Interface().(*pg.List)
 		safe = !list || safe
 	case *pg.SelectStmt:
@@ -373,7 +382,7 @@ func (in *inputWords) rowWords(left, right *pg.Node, sc *scope) {
 func (in *inputWords) pairWords(x, y **pg.Node, sc *scope) {
 	in.rowWords(*x, *y, sc)
 	for _, p := range [][2]**pg.Node{{x, y}, {y, x}} {
-		s := (*p[0]).GetAConst().GetSval()
+		s := uncollated(*p[0]).GetAConst().GetSval()
 		if s == nil || !HasTimeWord(s.Sval) {
 			continue
 		}

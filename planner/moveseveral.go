@@ -183,18 +183,14 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 			if word == "" {
 				return true
 			}
-			at := v.Arg.GetAConst().Location
-			i := wp.tokenAt(at)
-			if i < 0 {
-				lostPlace()
-			}
-			from, to := wp.tokens()[i].Start, wp.tokens()[i].End
+			at, from, to := wp.clockSpan(v.Arg)
 			text := "(" + param() + map[string]string{"today": "::date", "tomorrow": "::date + 1", "yesterday": "::date - 1"}[word] + ")"
 			switch of := v.TypeName.Location; {
 			case of <= 0: // it is the column's
 				text += "::" + typ
 			case of < at: // timestamp 'now'
-				if i = wp.tokenAt(of); i < 0 || len(v.TypeName.Typmods) > 0 {
+				i := wp.tokenAt(of)
+				if i < 0 || len(v.TypeName.Typmods) > 0 {
 					lostPlace()
 				}
 				from, text = wp.tokens()[i].Start, text+"::"+typ
@@ -204,4 +200,28 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 		}
 		return true
 	})
+}
+
+// clockSpan is the place of a literal in the text, with a cast to a text behind it ('now'::text): at is where the literal begins in it.
+func (src *sourceText) clockSpan(n *pg.Node) (at int32, from, to int) {
+	inner := n.GetTypeCast()
+	if inner != nil {
+		n = inner.Arg
+	}
+	at = n.GetAConst().GetLocation()
+	i, ts := src.tokenAt(at), src.tokens()
+	if n.GetAConst() == nil || i < 0 {
+		lostPlace()
+	}
+	from = ts[i].Start
+	i = src.stringEnd(i)
+	switch of := i + 3; { // 'now', :, :, text
+	case inner == nil:
+		return at, from, ts[i].End
+	case src.tokenAt(inner.TypeName.Location) == of && (of+1 == len(ts) || src.punct(of+1, ')') || src.punct(of+1, ':') || src.word(of+1, "as")):
+		return at, from, ts[of].End
+	}
+	fail(sqlstate.Refusal("CLV-0630", "the text %s is cast to a text, and then to a time", sqltext.QuoteString(n.GetAConst().GetSval().GetSval())).
+		WithHint("Leave out the cast to a text."))
+	return at, from, to
 }

@@ -34,6 +34,9 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 		return nil
 	}
 	n := tree.Stmts[0].Stmt
+	if !hasTimeWord(n) {
+		return nil
+	}
 	p.readWords(n, sql, snap, path, false)
 	a := p.analyzer(sql, snap, path)
 	var out []PreparedWord
@@ -47,9 +50,10 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 			return true
 		}
 		t := a.tokens()[i]
-		if !strings.ContainsRune("'eE$", rune(sql[t.Start])) {
+		if !strings.ContainsRune("'eEuU$", rune(sql[t.Start])) {
 			return true
 		}
+		t.End = a.tokens()[a.stringEnd(i)].End
 		s := c.Arg.GetAConst().GetSval().Sval
 		if word, typ := sqltree.ClockLiteral(c); word != "" {
 			out = append(out, PreparedWord{t.Start, t.End, sqltext.QuoteString(word) + "::pg_catalog." + typ})
@@ -95,9 +99,12 @@ func (a *analyzer) preparedValue(s string, t *pg.TypeName) string {
 	return "CASE WHEN pg_catalog.jsonb_typeof(" + text + ") = 'string' AND pg_catalog.current_setting('DateStyle') ~ '^ISO|DMY$|^(SQL|Postgres), MDY$' THEN " + text + " #>> '{}' END"
 }
 
-// mayQuoteWord reports whether a text may have a literal with one of the words.
+// mayQuoteWord reports whether a text may have a literal with one of the words: whole, or with escapes, or in pieces on several lines.
 func mayQuoteWord(sql string) bool {
 	from, to := strings.IndexAny(sql, "'$"), strings.LastIndexAny(sql, "'$")
+	if from >= 0 && strings.ContainsAny(sql[from:to], "\\\n\r") || strings.Contains(sql, "&'") {
+		return true
+	}
 	for i := from + 1; from >= 0 && i+3 <= to; i++ {
 		switch sql[i] | 0x20 {
 		case 'n', 't', 'y':
@@ -105,7 +112,7 @@ func mayQuoteWord(sql string) bool {
 			for end < to && wordy(sql[end]) {
 				end++
 			}
-			if !wordy(sql[i-1]) && timeWord(sql[i:end]) || sql[i-1] == '\\' {
+			if !wordy(sql[i-1]) && timeWord(sql[i:end]) {
 				return true
 			}
 		}

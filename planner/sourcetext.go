@@ -454,6 +454,18 @@ func (src *sourceText) setArg(n *pg.Node, as string) SetArg {
 	return SetArg{Computed: true}
 }
 
+// stringEnd is the last token of a string that begins at one: it may go on behind a line's end, and UESCAPE may follow.
+func (src *sourceText) stringEnd(i int) int {
+	ts := src.tokens()
+	for (ts[i].Kind == sqlguard.String || ts[i].Kind == sqlguard.Escape) && i+1 < len(ts) && ts[i+1].Kind == sqlguard.String {
+		i++
+	}
+	if src.word(i+1, "uescape") && i+2 < len(ts) {
+		i += 2
+	}
+	return i
+}
+
 // literalSpan is where a literal stands that is one token, 0 and 0 for others.
 func (src *sourceText) literalSpan(c *pg.A_Const) (from, to int) {
 	i := src.tokenAt(c.Location)

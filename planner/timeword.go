@@ -309,7 +309,7 @@ func (in *inputWords) commonWords(sc *scope, of ...**pg.Node) {
 	var all []*pg.Node
 	found := false
 	for _, n := range of {
-		s := (*n).GetAConst().GetSval()
+		s := uncollated(*n).GetAConst().GetSval()
 		found = found || s != nil && HasTimeWord(s.Sval)
 		all = append(all, *n)
 	}
