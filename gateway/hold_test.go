@@ -527,6 +527,9 @@ func TestHoldAll(t *testing.T) {
 	exec(t, chained, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 	exec(t, chained, "SAVEPOINT s")
 	exec(t, chained, "SELECT * FROM things WHERE id IN (5, 130)")
+	silent := m.connect(t)
+	exec(t, silent, "BEGIN READ ONLY")
+	exec(t, silent, "SELECT * FROM things WHERE id = 110")
 	exec(t, runs, "BEGIN")
 	exec(t, runs, "SELECT * FROM things WHERE id = 110")
 	running := later(func() error {
@@ -568,6 +571,11 @@ func TestHoldAll(t *testing.T) {
 		}
 	}
 	wantCode(t, commits, "40001", "COMMIT")
+	exec(t, silent, "ROLLBACK AND CHAIN")
+	if got := one[string](t, silent, "SHOW transaction_read_only"); got != "on" {
+		t.Errorf("ROLLBACK AND CHAIN of a transaction on one shard: transaction_read_only is %s", got)
+	}
+	exec(t, silent, "ROLLBACK")
 	exec(t, chained, "ROLLBACK AND CHAIN")
 	if got := one[string](t, chained, "SHOW transaction_read_only"); got != "on" {
 		t.Errorf("ROLLBACK AND CHAIN behind a move: transaction_read_only is %s", got)

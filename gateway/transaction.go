@@ -262,7 +262,7 @@ func (t *transaction) chained(committed bool) settings.Modes {
 	switch {
 	case !committed && t.open.Saves.Len() > 0:
 		return t.modesNow(t.open.ModesAt(0))
-	case !committed && t.failed:
+	case !committed && t.failed && t.ended == nil: // ended: it was the router that ended it, of which the client has not been told
 		return t.base
 	}
 	return t.modesNow(t.open.Modes)

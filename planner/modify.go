@@ -340,8 +340,8 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
 	a.prove(q)
 	f := noFacts()
-	if a.one.several {
-		a.stores = nil // not all rows were looked at
+	if a.one.several || t != nil && !a.storesAsGiven(t) {
+		a.stores = nil // not all rows were looked at, or what is stored is not known
 	}
 	for i, k := range j.key {
 		set := make([]constant, 0, len(a.stores))
@@ -353,6 +353,26 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 		}
 	}
 	return returned(s.ReturningList, target, j, f)
+}
+
+// storesAsGiven reports whether the rows' shard keys are stored as they are: a column's modifier may round a value.
+func (a *binder) storesAsGiven(t *shardmap.Table) bool {
+	for i, name := range t.ShardKey {
+		_, mod, err := keyspace.ParseColumnType(keyColumn(t, name).Type)
+		if err == nil && mod == keyspace.NoModifier {
+			continue
+		}
+		for _, row := range a.stores {
+			e, ok := row[i].keyExpr(row[i].typ)
+			if !ok || e.Param != 0 || e.Never || err != nil {
+				return false
+			}
+			if v, err := mod.Coerce(e.Value); err != nil || v != e.Value {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // restates reports whether an assignment of ON CONFLICT DO UPDATE gives a column
