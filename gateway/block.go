@@ -43,7 +43,7 @@ func (x *commands) block(st *planner.Statement) error {
 		if err := x.leave(); err != nil {
 			return err
 		}
-		x.begins(txImplicit, "BEGIN")
+		x.tx.begins(txImplicit, "BEGIN")
 	} else if x.pipe.outside() {
 		if err := x.leave(); err != nil {
 			return err

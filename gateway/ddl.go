@@ -53,27 +53,7 @@ func (x *commands) ddl(st *planner.Statement) error {
 // changeSchema runs a schema change: in the open transaction, or in one of its own that
 // ends with the message (the simple protocol) or the Sync (the extended). It returns the command's tag.
 func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
-	if slices.ContainsFunc(st.DDL.Unknown, x.shards.temps.isRelation) {
-		return "", sqlstate.Refusal("CLV-0803", "a temporary table in one statement with others is not supported").
-			WithHint("Use one statement for each.")
-	}
-	if err := x.id.MayChangeSchema(st.Tag); err != nil {
-		return "", err
-	}
-	if st.DDL.Concurrent {
-		if err := x.notInBlock(concurrentTag(st)); err != nil {
-			return "", err
-		}
-	}
-	if st.DDL.Refused != nil {
-		return "", st.DDL.Refused
-	}
-	if len(st.DDL.Truncated) > 0 {
-		if err := x.admit(st, nil); err != nil {
-			return "", err
-		}
-	}
-	if err := x.srv.inService(st.Tag); err != nil {
+	if err := x.mayChange(st); err != nil {
 		return "", err
 	}
 	x.unit.effects = true
@@ -106,6 +86,56 @@ func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
 			return "", err
 		}
 	}
+	if tag, err = x.execChange(st); err != nil {
+		return "", err
+	}
+	if as != nil {
+		if tag, err = x.insertAs(as, text); err != nil {
+			return "", err
+		}
+	}
+	if st.DDL.Source != "" {
+		if err := x.createRows(st.DDL.Create.TableName, rows); err != nil {
+			return "", err
+		}
+		tag = "SELECT " + strconv.Itoa(len(rows))
+	}
+	if st.DDL.Concurrent {
+		// It is done: what follows it before the Sync is another transaction.
+		if err := x.endImplicit(true); err != nil {
+			return "", err
+		}
+	}
+	return tag, nil
+}
+
+// mayChange refuses a schema change before anything is done for it.
+func (x *commands) mayChange(st *planner.Statement) error {
+	if slices.ContainsFunc(st.DDL.Unknown, x.shards.temps.isRelation) {
+		return sqlstate.Refusal("CLV-0803", "a temporary table in one statement with others is not supported").
+			WithHint("Use one statement for each.")
+	}
+	if err := x.id.MayChangeSchema(st.Tag); err != nil {
+		return err
+	}
+	if st.DDL.Concurrent {
+		if err := x.notInBlock(concurrentTag(st)); err != nil {
+			return err
+		}
+	}
+	if st.DDL.Refused != nil {
+		return st.DDL.Refused
+	}
+	if len(st.DDL.Truncated) > 0 {
+		if err := x.admit(st, nil); err != nil {
+			return err
+		}
+	}
+	return x.srv.inService(st.Tag)
+}
+
+// execChange runs the schema change that the transaction has become part of.
+func (x *commands) execChange(st *planner.Statement) (tag string, err error) {
 	ctx, done := x.interrupts.waiting()
 	// What it is planned from is read again under the lock of schema changes. It may wait for that lock, whose owner
 	// waits until this router goes by its map.
@@ -124,23 +154,6 @@ func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
 	}
 	if err != nil {
 		return "", schemaError(err)
-	}
-	if as != nil {
-		if tag, err = x.insertAs(as, text); err != nil {
-			return "", err
-		}
-	}
-	if st.DDL.Source != "" {
-		if err := x.createRows(st.DDL.Create.TableName, rows); err != nil {
-			return "", err
-		}
-		tag = "SELECT " + strconv.Itoa(len(rows))
-	}
-	if st.DDL.Concurrent {
-		// It is done: what follows it before the Sync is another transaction.
-		if err := x.endImplicit(true); err != nil {
-			return "", err
-		}
 	}
 	return tag, nil
 }
@@ -198,7 +211,7 @@ func (x *commands) joinSchema(alone bool) error {
 				return err
 			}
 		}
-		x.begins(txImplicit, "BEGIN")
+		x.tx.begins(txImplicit, "BEGIN")
 	}
 	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
 		if err := x.leave(); err != nil {
@@ -229,25 +242,10 @@ func (x *commands) beginSchema(alone bool) error {
 	if modes := slices.DeleteFunc(slices.Clone(x.tx.open.Modes), namesConstraints); settings.HasModes(x.tx.begin()) || len(modes) > 0 {
 		begin = strings.Join(append([]string{x.tx.begin()}, modes...), ";")
 	}
-	c := x.tx.conn
-	if !onSeveral(c) {
-		if c == nil && (len(x.tx.log) > 0 || begin != "" || x.shards.pin != nil && !alone) {
-			// What was deferred needs a shard to be true: the default shard, where
-			// every schema change has a part. There is what the session keeps.
-			if err := x.bindTx(x.srv.ex.Snapshot().State().DefaultShard, use{readOnly: true}); err != nil {
-				return err
-			}
-			x.pipe.Reset()
-			c = x.tx.conn
-		} else if c != nil {
-			x.tx.shard = c.Shard()
-			if x.tx.weak {
-				x.tx.shard = ""
-			}
-		}
-	} else {
-		x.tx.shard = ""
+	if err := x.bindSchema(alone, begin); err != nil {
+		return err
 	}
+	c := x.tx.conn
 	if err := x.tx.open.Settled(); err != nil {
 		return err
 	}
@@ -289,6 +287,27 @@ func (x *commands) beginSchema(alone bool) error {
 	x.tx.schema, x.tx.opened = tx, x.gucs.Settings.Patient()
 	if !onSeveral(c) {
 		x.tx.conn = nil // pipe.Conn is one of the schema change's from now on
+	}
+	return nil
+}
+
+// bindSchema says on which shard the transaction is that a schema change joins, and makes sure that it is on one where what
+// it did so far needs that.
+func (x *commands) bindSchema(alone bool, begin string) error {
+	x.tx.shard = ""
+	switch c := x.tx.conn; {
+	case onSeveral(c):
+	case c != nil:
+		if !x.tx.weak {
+			x.tx.shard = c.Shard()
+		}
+	case len(x.tx.log) > 0 || begin != "" || x.shards.pin != nil && !alone:
+		// What was deferred needs a shard to be true: the default shard, where
+		// every schema change has a part. There is what the session keeps.
+		if err := x.bindTx(x.srv.ex.Snapshot().State().DefaultShard, use{readOnly: true}); err != nil {
+			return err
+		}
+		x.pipe.Reset()
 	}
 	return nil
 }
@@ -549,20 +568,9 @@ func (x *unitRun) commitSchema(commit bool) (err error) {
 		}
 		return err
 	}
-	if tx.Changed() && x.shards.usesTemporary() {
-		tx.Unprepared()
-	}
 	ctx, done := x.interrupts.waiting()
 	x.turn.Pause() // the change waits until nobody runs anything by an older map, and this session is at its end
-	switch {
-	case len(wrote) < 2:
-		err = tx.Commit(ctx)
-	case tx.Changed():
-		tx.Rows()
-		err = tx.Commit(ctx)
-	default:
-		err = x.commitRows(ctx)
-	}
+	err = x.commitChange(ctx, len(wrote) > 1)
 	x.turn.Resume()
 	done()
 	for _, n := range tx.Notices() {
@@ -581,6 +589,22 @@ func (x *unitRun) commitSchema(commit bool) (err error) {
 		return schemaError(err)
 	}
 	return nil
+}
+
+// commitChange commits the schema change itself; rows: rows were written on several shards in its transaction.
+func (x *unitRun) commitChange(ctx context.Context, rows bool) error {
+	tx := x.tx.schema
+	if tx.Changed() && x.shards.usesTemporary() {
+		tx.Unprepared()
+	}
+	switch {
+	case !rows:
+		return tx.Commit(ctx)
+	case tx.Changed():
+		tx.Rows()
+		return tx.Commit(ctx)
+	}
+	return x.commitRows(ctx)
 }
 
 // commitRows commits a schema change that has changed nothing (IF NOT EXISTS, REINDEX), with the rows that were written on

@@ -58,7 +58,7 @@ func (x *session) fastpath(body []byte) error {
 	}
 	x.stats.Runs(st)
 	if x.tx.state == txNone {
-		x.begins(txImplicit, "BEGIN")
+		x.tx.begins(txImplicit, "BEGIN")
 	}
 	text, err := x.reachWithin(st)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/settings"
@@ -85,6 +86,7 @@ func (x *unitRun) wire() {
 	}
 	x.stats = s.sinks.Session(stats.Who{User: x.start.User, Application: x.gucs.ApplicationName}, x.gucs.Parent)
 	x.tx = transaction{gucs: x.gucs, turn: x.turn, deferredMax: s.limits.DeferredMax}
+	x.tx.opens = func() *txn.Transaction { return s.several.Transaction(host{x}) }
 	x.pipe.tx = &x.tx
 	b := &x.shards
 	b.gucs, b.interrupts, b.stats, b.tx, b.pipe = x.gucs, &x.interrupts, &x.stats, &x.tx, &x.pipe

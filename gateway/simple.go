@@ -140,7 +140,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		return err
 	}
 	if x.tx.state == txNone {
-		x.begins(txImplicit, "BEGIN")
+		x.tx.begins(txImplicit, "BEGIN")
 	}
 	at := 0
 	defer func() { x.before = "" }()
@@ -157,7 +157,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		}
 		if x.tx.state == txNone {
 			// A COMMIT in the middle: what follows is a new implicit transaction.
-			x.begins(txImplicit, "BEGIN")
+			x.tx.begins(txImplicit, "BEGIN")
 		}
 		if i := strings.Index(text[at:], part); i >= 0 {
 			at += i + len(part)

@@ -40,6 +40,8 @@ type transaction struct {
 	gucs        *settings.Session // the client's settings, which the transaction's end and savepoints take back
 	turn        *leaseuse.Turn
 	deferredMax int // of log
+	// opens makes what is open nowhere yet.
+	opens func() *txn.Transaction
 
 	state  txState
 	failed bool
@@ -81,17 +83,15 @@ type transaction struct {
 	ended *sqlstate.Error
 }
 
-// begins is for BEGIN, and for what begins one by itself; open is what it is on shards.
-func (t *transaction) begins(open *txn.Transaction, state txState, text string) {
+// begins is for BEGIN, and for what begins one by itself.
+func (t *transaction) begins(state txState, text string) { t.beginsWith(t.opens(), state, text) }
+
+// beginsWith is begins for what is open on shards already.
+func (t *transaction) beginsWith(open *txn.Transaction, state txState, text string) {
 	t.ends()
 	t.open, t.state, t.base, t.weak = open, state, settings.DefaultModes(t.gucs.Settings), true
 	t.gucs.Begin()
 	open.BeginBlock(text, t.gucs.Before)
-}
-
-// begins is that of the transaction, for one that is open nowhere yet.
-func (x *unitRun) begins(state txState, text string) {
-	x.tx.begins(x.srv.several.Transaction(host{x}), state, text)
 }
 
 // begin is the text that begins it on a shard, "" if there is no transaction.
@@ -203,7 +203,7 @@ func (t *transaction) waited(err error) error {
 // ends forgets the transaction, and returns what it was.
 func (t *transaction) ends() transaction {
 	was := *t
-	*t = transaction{gucs: t.gucs, turn: t.turn, deferredMax: t.deferredMax}
+	*t = transaction{gucs: t.gucs, turn: t.turn, deferredMax: t.deferredMax, opens: t.opens}
 	return was
 }
 

@@ -269,7 +269,7 @@ func (x *commands) begin(st *planner.Statement) error {
 		if err := x.leave(); err != nil {
 			return err
 		}
-		x.begins(txOpen, st.Text)
+		x.tx.begins(txOpen, st.Text)
 		x.tx.open.ReadOnly = st.Tx.ReadOnly
 	}
 	x.w.complete(st.Tag)
@@ -292,32 +292,37 @@ func (x *commands) beginModes(st *planner.Statement) error {
 	return x.relayModes("SET TRANSACTION "+m.List(), true)
 }
 
+// finishNone is COMMIT or ROLLBACK where there is no transaction block.
+func (x *commands) finishNone(st *planner.Statement, commit bool) error {
+	if st.Tx.Chain {
+		return sqlstate.New(sqlstate.NoActiveTransaction, "%s AND CHAIN can only be used in transaction blocks", strings.ToUpper(st.Tx.Op))
+	}
+	x.w.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
+	switch {
+	case x.tx.state == txImplicit:
+		if err := x.endImplicit(commit && !x.tx.failed); err != nil {
+			return err
+		}
+	case x.pipe.Conn != nil && x.pipe.wrote && !commit:
+		// The writes before it in the unit are rolled back: the shard does it when the connection closes.
+		if !x.shards.keepsUnit() {
+			x.pipe.Conn.Break()
+		}
+		x.pipe.release()
+	default:
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
 // finish runs COMMIT and ROLLBACK.
 func (x *commands) finish(st *planner.Statement) error {
 	commit := st.Tx.Op == "commit"
 	if x.tx.state != txOpen {
-		if st.Tx.Chain {
-			return sqlstate.New(sqlstate.NoActiveTransaction, "%s AND CHAIN can only be used in transaction blocks", strings.ToUpper(st.Tx.Op))
-		}
-		x.w.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
-		switch {
-		case x.tx.state == txImplicit:
-			if err := x.endImplicit(commit && !x.tx.failed); err != nil {
-				return err
-			}
-		case x.pipe.Conn != nil && x.pipe.wrote && !commit:
-			// The writes before it in the unit are rolled back: the shard does it when the connection closes.
-			if !x.shards.keepsUnit() {
-				x.pipe.Conn.Break()
-			}
-			x.pipe.release()
-		default:
-			if err := x.leave(); err != nil {
-				return err
-			}
-		}
-		x.w.complete(st.Tag)
-		return nil
+		return x.finishNone(st, commit)
 	}
 	if x.giveWay(); commit && x.tx.ended != nil {
 		e := x.tx.ended
@@ -338,7 +343,7 @@ func (x *commands) finish(st *planner.Statement) error {
 			m = kept
 		}
 		m = spelled(m, x.gucs.Settings)
-		x.begins(txOpen, strings.TrimSpace("BEGIN "+m.List()))
+		x.tx.begins(txOpen, strings.TrimSpace("BEGIN "+m.List()))
 		x.tx.base, x.tx.open.ReadOnly = m, m.Access == "read only"
 	}
 	if commit && !committed {
@@ -388,44 +393,47 @@ func (x *unitRun) commitTx(commit bool) (committed bool, err error) {
 		c.Break()
 	}
 	if err != nil {
-		c.Break()
-		switch {
-		case !commit:
-			x.finishTx(false)
-			return false, nil // the shard rolls back what it lost
-		case loose:
-			x.srv.ex.Shun(c.Shard())
-			x.finishTx(true)
-			return true, nil // nothing was read or written there that a commit concerns
-		}
-		x.finishTx(false)
-		return false, c.Lost(err, true)
+		return x.endLost(c, commit, loose, err)
 	}
-	tag := ""
-	frames(out.buf, func(typ byte, body []byte) {
-		switch typ {
-		case wire.CommandComplete:
-			tag, _, _ = wire.CutString(body)
-		case wire.NoticeResponse:
-			x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
-		}
-	})
+	tag := x.w.ended(out.buf)
 	committed = o.Err == nil && tag == "COMMIT"
 	if o.Status != 'I' {
 		c.Break()
 	}
 	frame := append([]byte(nil), x.pipe.ErrorFrame()...)
 	x.finishTx(committed)
-	switch {
-	case o.Err == nil:
+	if o.Err == nil {
 		return committed, nil
-	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
-		return false, c.Lost(errors.New(o.Err.Message), commit)
-	case o.Err.Code == sqlstate.NotOwner:
-		return false, &sqlstate.Error{Code: sqlstate.SerializationFailure, Shard: c.Shard(), Err: o.Err, Retry: sqlstate.RetryTransaction,
+	}
+	return false, endRefused(c, commit, o.Err, frame)
+}
+
+// endLost is for an end whose conversation broke. loose: nothing was read or written there that a commit concerns.
+func (x *unitRun) endLost(c *executor.Conn, commit, loose bool, err error) (committed bool, told error) {
+	c.Break()
+	switch {
+	case !commit:
+		x.finishTx(false)
+		return false, nil // the shard rolls back what it lost
+	case loose:
+		x.srv.ex.Shun(c.Shard())
+		x.finishTx(true)
+		return true, nil
+	}
+	x.finishTx(false)
+	return false, c.Lost(err, true)
+}
+
+// endRefused is the client's error of what a shard said to an end.
+func endRefused(c *executor.Conn, commit bool, said *sqlstate.Error, frame []byte) error {
+	switch {
+	case said.Severity == "FATAL" || said.Severity == "PANIC":
+		return c.Lost(errors.New(said.Message), commit)
+	case said.Code == sqlstate.NotOwner:
+		return &sqlstate.Error{Code: sqlstate.SerializationFailure, Shard: c.Shard(), Err: said, Retry: sqlstate.RetryTransaction,
 			Message: "shard " + c.Shard() + " no longer owns a key of this transaction", Hint: "nothing was committed: run the transaction again"}
 	}
-	return false, &shardError{said: o.Err, frame: frame}
+	return &shardError{said: said, frame: frame}
 }
 
 // endImplicit ends the implicit transaction of a message.
@@ -453,13 +461,12 @@ func (x *commands) savepoint(st *planner.Statement) error {
 // setSavepoint is savepoint without the answer, in any transaction.
 func (x *commands) setSavepoint(st *planner.Statement) error {
 	t, op := &x.tx, st.Tx.Op
-	if (t.failed && op != "rollback to") || t.lost {
+	switch {
+	case t.failed && op != "rollback to" || t.lost:
 		return inFailed()
-	}
-	if t.schema == nil && t.conn == nil && len(t.log) >= x.srv.limits.DeferredMax {
+	case t.bindable() && len(t.log) >= x.srv.limits.DeferredMax:
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(t.log))
-	}
-	if t.schema != nil { // a statement that waits to be parsed may bring it to several shards
+	case t.schema != nil: // a statement that waits to be parsed may bring it to several shards
 		if err := x.drain(); err != nil {
 			return err
 		}
@@ -468,36 +475,45 @@ func (x *commands) setSavepoint(st *planner.Statement) error {
 	if op != "savepoint" && err != nil {
 		return err
 	}
-	switch {
-	case t.schema != nil && !onSeveral(t.conn):
-		if err := x.schemaSavepoint(st); err != nil {
-			return err
-		}
-	case t.conn != nil:
-		x.pipe.Conn = t.conn
-		x.pipe.Query(st.Text)
-		out := capture{max: 1 << 16, par: x.w.onParameter}
-		x.shards.setRunning(t.conn)
-		o, err := x.pipe.Run(executor.None, &out)
-		x.shards.setRunning(nil)
-		if err != nil {
-			return x.lost(err, nil, executor.None, anchored)
-		}
-		if o.Err != nil {
-			return &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
-		}
-		frames(out.buf, func(typ byte, body []byte) {
-			if typ == wire.NoticeResponse {
-				x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
-			}
-		})
+	if err := x.runSavepoint(st); err != nil {
+		return err
 	}
-	if t.conn == nil && t.schema == nil || t.weak {
+	if t.deferring() {
 		t.log = append(t.log, st.Text)
 	}
 	if !onSeveral(t.conn) { // which has noted it
 		t.open.NoteSavepoint(op, st.Tx.Name, at)
 	}
+	return x.noteSavepoint(op, at)
+}
+
+// runSavepoint runs it on the shards, if the transaction is on some.
+func (x *commands) runSavepoint(st *planner.Statement) error {
+	switch {
+	case x.tx.schema != nil && !onSeveral(x.tx.conn):
+		return x.schemaSavepoint(st)
+	case x.tx.conn == nil:
+		return nil
+	}
+	x.pipe.Conn = x.tx.conn
+	x.pipe.Query(st.Text)
+	out := capture{max: 1 << 16, par: x.w.onParameter}
+	x.shards.setRunning(x.tx.conn)
+	o, err := x.pipe.Run(executor.None, &out)
+	x.shards.setRunning(nil)
+	if err != nil {
+		return x.lost(err, nil, executor.None, anchored)
+	}
+	if o.Err != nil {
+		return &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
+	}
+	x.w.ended(out.buf)
+	return nil
+}
+
+// noteSavepoint is what it does to the session's settings and portals.
+func (x *commands) noteSavepoint(op string, at int) error {
+	t := &x.tx
 	switch op {
 	case "savepoint":
 		t.saved = append(t.saved, x.gucs.Save())
@@ -517,6 +533,19 @@ func (x *commands) setSavepoint(st *planner.Statement) error {
 		}
 	}
 	return nil
+}
+
+// ended passes the notices of an answer on that is not passed on itself, and returns its tag.
+func (w *writer) ended(answer []byte) (tag string) {
+	frames(answer, func(typ byte, body []byte) {
+		switch typ {
+		case wire.CommandComplete:
+			tag, _, _ = wire.CutString(body)
+		case wire.NoticeResponse:
+			w.buf = append(wire.AppendInt32(append(w.buf, typ), int32(len(body)+4)), body...)
+		}
+	})
+	return tag
 }
 
 // setConstraints runs SET CONSTRAINTS.
@@ -594,7 +623,7 @@ func (x *unitRun) inTransaction() error {
 	if err := x.joinUnit(); err != nil || x.tx.state != txNone {
 		return err
 	}
-	x.begins(txImplicit, "BEGIN")
+	x.tx.begins(txImplicit, "BEGIN")
 	x.tx.snapped = x.unit.snapped
 	return nil
 }
@@ -644,9 +673,9 @@ func (x *unitRun) joinUnit() error {
 		return x.shards.shardSaid(c, err)
 	}
 	if sev, ok := c.Conn.(*several.Conn); ok {
-		x.tx.begins(sev.Transaction, txImplicit, "BEGIN")
+		x.tx.beginsWith(sev.Transaction, txImplicit, "BEGIN")
 	} else {
-		x.begins(txImplicit, "BEGIN")
+		x.tx.begins(txImplicit, "BEGIN")
 	}
 	x.tx.conn, x.tx.weak, x.tx.snapped = c, false, true
 	x.pipe.dirty = false
