@@ -172,20 +172,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		a.pids = true
 		a.copy(v.CopyStmt)
 	case *pg.Node_LockStmt:
-		st.Tag = "LOCK TABLE"
-		for _, r := range v.LockStmt.Relations {
-			if rel := r.GetRangeVar(); rel != nil {
-				a.touch(a.relation(rel), rel)
-			}
-		}
-		const accessShare = 1
-		// Every schema change takes its locks on the default shard first, and ACCESS
-		// SHARE conflicts with nothing else.
-		if (a.sharded != "" || a.reference != "") && v.LockStmt.Mode != accessShare {
-			fail(sqlstate.Refusal("CLV-1022", "LOCK TABLE on a sharded or reference table would lock it on one shard only").
-				WithHint("Lock the rows that you need with SELECT ... FOR UPDATE."))
-		}
-		st.Kind = DefaultShard
+		a.lockTable(v.LockStmt)
 	case *pg.Node_VacuumStmt:
 		a.change().vacuum(v.VacuumStmt)
 	case *pg.Node_ConstraintsSetStmt:
@@ -202,6 +189,23 @@ func (a *analyzer) statement(n *pg.Node) {
 			a.change().ddl(n)
 		}
 	}
+}
+
+func (to *touched) lockTable(l *pg.LockStmt) {
+	to.st.Tag = "LOCK TABLE"
+	for _, r := range l.Relations {
+		if rel := r.GetRangeVar(); rel != nil {
+			to.touch(to.typer.relation(rel), rel)
+		}
+	}
+	const accessShare = 1
+	// Every schema change takes its locks on the default shard first, and ACCESS
+	// SHARE conflicts with nothing else.
+	if (to.sharded != "" || to.reference != "") && l.Mode != accessShare {
+		fail(sqlstate.Refusal("CLV-1022", "LOCK TABLE on a sharded or reference table would lock it on one shard only").
+			WithHint("Lock the rows that you need with SELECT ... FOR UPDATE."))
+	}
+	to.st.Kind = DefaultShard
 }
 
 // shape records the fingerprint and whether other literals may be put in.
@@ -292,59 +296,14 @@ func (a *analyzer) finish() {
 		return
 	}
 	st.Numbers = a.numbers || a.preferDefault
-	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
-		a.one.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the OIDs of tables and types differ between shards", a.number, a.sharded, a.reference).
-			WithHint("Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own."))
-	}
-	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
-		a.one.refuseBoth(sqlstate.Refusal("CLV-1023", "%s() in a statement on the table %s%s would run on its shards: all advisory locks and notifications are the default shard's", a.advisory, a.sharded, a.virtual).
-			WithHint("Call it in a statement of its own."))
-	}
-	if a.largeObject != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.one.refuseBoth(sqlstate.Refusal("CLV-0221", "%s() in a statement on the table %s%s%s: large objects are on the default shard", a.largeObject, a.sharded, a.virtual, a.reference).
-			WithHint("Call it in a statement of its own, with the OID of the object."))
-	}
-	if a.temporaryCall != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.one.refuseBoth(sqlstate.Refusal("CLV-0815", "%s() in a statement on the table %s%s%s: functions in pg_temp are in a session of the default shard", a.temporaryCall, a.sharded, a.virtual, a.reference).
-			WithHint("Call it in a statement of its own."))
-	}
+	a.ofDefault()
 	switch {
 	case a.virtual != "":
-		for _, other := range []string{a.sharded, a.whole, a.catalog, a.unknown, a.reference} {
-			if other != "" {
-				fail(sqlstate.Refusal("CLV-0222", "table %s is answered by the router and cannot be joined with %s", a.virtual, other).
-					WithHint("Read it in a statement of its own."))
-			}
-		}
-		if a.changes || a.locks {
-			fail(virtualWrite(a.virtual))
-		}
-		st.Kind = Virtual
+		a.ofRouter()
 	case a.sharded != "":
-		if a.unknown != "" {
-			fail(undefinedTable(a.unknown, a.position(a.unknownAt)))
-		}
-		for _, other := range []string{a.whole, a.catalog} {
-			if other != "" {
-				a.one.refuseOne(sqlstate.Refusal("CLV-0223", "table %s is sharded and %s is on the default shard only", a.sharded, other).
-					WithHint("Use them in two statements, or declare %s as a reference table.", other))
-			}
-		}
-		if a.sequence != "" {
-			a.one.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", a.sequence, a.sharded).
-				WithHint("Get the value in a statement of its own: SELECT %s(...).", a.sequence))
-		}
-		st.Kind = OneShard
-		if a.one.several {
-			st.Kind = Several
-		}
-	case a.whole != "" || a.catalog != "" || a.unknown != "" || a.sequence != "" || a.preferDefault || a.locks && a.reference != "":
-		// Who locks rows of a reference table FOR SHARE meets all others on any copy, and need not go where they are not.
-		st.Kind = DefaultShard
-	case a.mayType && len(st.Tables) == 0:
-		st.Kind = DefaultShard
+		a.ofShards()
 	default:
-		st.Kind = AnyShard
+		a.ofNone()
 	}
 	a.lockCopies()
 	for _, t := range st.Writes {
@@ -356,6 +315,80 @@ func (a *analyzer) finish() {
 	}
 	if st.Kind == Several && a.bound.top != nil {
 		a.dispatch()
+	}
+}
+
+// ofDefault refuses calls that only the default shard answers in a statement that runs elsewhere.
+func (fx *effects) ofDefault() {
+	to := fx.touched
+	elsewhere := to.sharded != "" || to.virtual != ""
+	spread := elsewhere || to.reference != "" && fx.changes
+	if fx.number != "" && (to.sharded != "" || to.reference != "" && fx.changes) {
+		fx.one.refuseBoth(sqlstate.Refusal("CLV-0220", "%s in a statement on the table %s%s: the OIDs of tables and types differ between shards", fx.number, to.sharded, to.reference).
+			WithHint("Name the object: tableoid::regclass, 'orders'::regclass; or take its OID in a statement of its own."))
+	}
+	if fx.advisory != "" && elsewhere {
+		fx.one.refuseBoth(sqlstate.Refusal("CLV-1023", "%s() in a statement on the table %s%s would run on its shards: all advisory locks and notifications are the default shard's", fx.advisory, to.sharded, to.virtual).
+			WithHint("Call it in a statement of its own."))
+	}
+	if fx.largeObject != "" && spread {
+		fx.one.refuseBoth(sqlstate.Refusal("CLV-0221", "%s() in a statement on the table %s%s%s: large objects are on the default shard", fx.largeObject, to.sharded, to.virtual, to.reference).
+			WithHint("Call it in a statement of its own, with the OID of the object."))
+	}
+	if fx.temporaryCall != "" && spread {
+		fx.one.refuseBoth(sqlstate.Refusal("CLV-0815", "%s() in a statement on the table %s%s%s: functions in pg_temp are in a session of the default shard", fx.temporaryCall, to.sharded, to.virtual, to.reference).
+			WithHint("Call it in a statement of its own."))
+	}
+}
+
+// ofRouter is for a statement about tables of the schema cleave.
+func (fx *effects) ofRouter() {
+	to := fx.touched
+	for _, other := range []string{to.sharded, to.whole, to.catalog, to.unknown, to.reference} {
+		if other != "" {
+			fail(sqlstate.Refusal("CLV-0222", "table %s is answered by the router and cannot be joined with %s", to.virtual, other).
+				WithHint("Read it in a statement of its own."))
+		}
+	}
+	if fx.changes || fx.locks {
+		fail(virtualWrite(to.virtual))
+	}
+	fx.st.Kind = Virtual
+}
+
+// ofShards is for a statement about sharded tables.
+func (fx *effects) ofShards() {
+	to := fx.touched
+	if to.unknown != "" {
+		fail(undefinedTable(to.unknown, fx.src.position(to.unknownAt)))
+	}
+	for _, other := range []string{to.whole, to.catalog} {
+		if other != "" {
+			fx.one.refuseOne(sqlstate.Refusal("CLV-0223", "table %s is sharded and %s is on the default shard only", to.sharded, other).
+				WithHint("Use them in two statements, or declare %s as a reference table.", other))
+		}
+	}
+	if fx.sequence != "" {
+		fx.one.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", fx.sequence, to.sharded).
+			WithHint("Get the value in a statement of its own: SELECT %s(...).", fx.sequence))
+	}
+	fx.st.Kind = OneShard
+	if fx.one.several {
+		fx.st.Kind = Several
+	}
+}
+
+// ofNone is for a statement about no sharded table.
+func (fx *effects) ofNone() {
+	to := fx.touched
+	switch {
+	case to.whole != "" || to.catalog != "" || to.unknown != "" || fx.sequence != "" || fx.preferDefault || fx.locks && to.reference != "":
+		// Who locks rows of a reference table FOR SHARE meets all others on any copy, and need not go where they are not.
+		fx.st.Kind = DefaultShard
+	case fx.mayType && len(fx.st.Tables) == 0:
+		fx.st.Kind = DefaultShard
+	default:
+		fx.st.Kind = AnyShard
 	}
 }
 
@@ -562,13 +595,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 }
 
 func (a *analyzer) copy(c *pg.CopyStmt) {
-	for _, o := range c.Options {
-		// HEADER of the old syntax is the Boolean true, which the new one, in which the statement
-		// may be written to the shards, does not have. Without an argument it is the same.
-		if d := o.GetDefElem(); d.GetDefname() == "header" && d.GetArg().GetBoolean().GetBoolval() {
-			d.Arg = nil
-		}
-	}
+	plainHeader(c.Options)
 	st := a.st
 	st.Tag, st.Copy = "COPY", true
 	if c.IsProgram || c.Filename != "" {
@@ -576,43 +603,19 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 			WithHint(`use COPY ... FROM STDIN or TO STDOUT, or psql's \copy`))
 	}
 	if c.Query != nil {
-		a.query(c.Query)
-		st.Tag, st.ReturnsRows = "COPY", false
-		a.finish()
-		if st.Kind == Virtual || st.Kind == DDLKind {
-			fail(sqlstate.Refusal("CLV-0407", "COPY of this query is not supported").WithHint("Run the query by itself."))
-		}
-		if st.Kind == Several && st.Plan != nil {
-			a.writePlans().planCopyQuery(c)
-			return
-		}
-		for _, o := range c.Options {
-			if d := o.GetDefElem(); d.GetDefname() == "format" && d.GetArg().GetString_().GetSval() == "binary" {
-				st.CopyRows = a.written(c.Query)
-			}
-		}
+		a.copyQuery(c)
 		return
 	}
 	a.bound.top = &pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}}
 	if v := a.viewOf(c.Relation); v != nil {
-		way, hint := "from", "Try the COPY (SELECT ...) TO variant."
-		if c.IsFrom {
-			way, hint = "to", "insert into the view's table"
-		}
-		fail(sqlstate.New(sqlstate.WrongObjectType, "cannot copy %s view %q", way, v.Name).WithHint("%s", hint))
+		fail(copiesView(c, v))
 	}
 	a.touch(a.relation(c.Relation), c.Relation)
 	if c.WhereClause != nil {
 		var subs []*query
 		a.walk(c.WhereClause, &walker{sc: &scope{}, subs: &subs})
 	}
-	if a.sharded != "" {
-		hint := "Insert the rows with INSERT."
-		if !c.IsFrom {
-			hint = "Use COPY (SELECT ... WHERE shard key = ...) TO STDOUT."
-		}
-		a.one.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", a.sharded).WithHint("%s", hint))
-	}
+	a.copiesSharded(c)
 	if c.IsFrom {
 		a.changes = true
 		for _, t := range st.Tables {
@@ -632,6 +635,56 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	if st.Kind != Several {
 		st.Kind = DefaultShard
 	}
+}
+
+// plainHeader leaves out the argument of HEADER in the old syntax, the Boolean true, which the new one, in which the
+// statement may be written to the shards, does not have. Without an argument it is the same.
+func plainHeader(options []*pg.Node) {
+	for _, o := range options {
+		if d := o.GetDefElem(); d.GetDefname() == "header" && d.GetArg().GetBoolean().GetBoolval() {
+			d.Arg = nil
+		}
+	}
+}
+
+// copyQuery reads COPY (SELECT ...) TO STDOUT.
+func (a *analyzer) copyQuery(c *pg.CopyStmt) {
+	st := a.st
+	a.query(c.Query)
+	st.Tag, st.ReturnsRows = "COPY", false
+	a.finish()
+	if st.Kind == Virtual || st.Kind == DDLKind {
+		fail(sqlstate.Refusal("CLV-0407", "COPY of this query is not supported").WithHint("Run the query by itself."))
+	}
+	if st.Kind == Several && st.Plan != nil {
+		a.writePlans().planCopyQuery(c)
+		return
+	}
+	for _, o := range c.Options {
+		if d := o.GetDefElem(); d.GetDefname() == "format" && d.GetArg().GetString_().GetSval() == "binary" {
+			st.CopyRows = a.written(c.Query)
+		}
+	}
+}
+
+func copiesView(c *pg.CopyStmt, v *shardmap.View) error {
+	way, hint := "from", "Try the COPY (SELECT ...) TO variant."
+	if c.IsFrom {
+		way, hint = "to", "insert into the view's table"
+	}
+	return sqlstate.New(sqlstate.WrongObjectType, "cannot copy %s view %q", way, v.Name).WithHint("%s", hint)
+}
+
+// copiesSharded refuses COPY of a sharded table on one shard.
+func (to *touched) copiesSharded(c *pg.CopyStmt) {
+	if to.sharded == "" {
+		return
+	}
+	hint := "Insert the rows with INSERT."
+	if !c.IsFrom {
+		hint = "Use COPY (SELECT ... WHERE shard key = ...) TO STDOUT."
+	}
+	to.one.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", to.sharded).WithHint("%s", hint))
 }
 
 func (ch *schemaChange) vacuum(v *pg.VacuumStmt) {

@@ -526,10 +526,10 @@ func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 }
 
 // copyGenerated judges COPY ... FROM, whose rows the router of one shard relays unread.
-func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
-	if a.copyMakes(c) {
-		t := a.relation(c.Relation).table
-		a.one.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", sqltext.QuoteName(t.Schema, t.Name)).
+func (to *touched) copyGenerated(c *pg.CopyStmt) {
+	if to.typer.copyMakes(c) {
+		t := to.typer.relation(c.Relation).table
+		to.one.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("Give all columns in the COPY."))
 	}
 }

@@ -124,7 +124,7 @@ func (a *binder) noteLocked(s *pg.SelectStmt, sc *scope) {
 }
 
 // lockCopies decides about a statement that locks rows of reference tables on every copy.
-func (a *analyzer) lockCopies() {
+func (a *binder) lockCopies() {
 	l := &a.lockedCopies
 	switch {
 	case l.table == "" || a.unknown != "" || a.virtual != "":
@@ -152,7 +152,7 @@ func (a *analyzer) lockCopies() {
 }
 
 // onlyCopies refuses a statement that writes elsewhere and locks rows of reference tables inside.
-func (a *analyzer) onlyCopies() {
+func (a *binder) onlyCopies() {
 	if l := &a.lockedCopies; l.every {
 		a.one.refuseLocks(sqlstate.Refusal("CLV-1029", "rows of the reference table %s would be locked %s on every shard, which is not supported in a subquery, view or writing statement", l.table, l.clause).
 			WithHint("Lock them in a statement of its own: SELECT ... FROM %s ... %s.", l.table, l.clause))

@@ -265,22 +265,7 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	target := &scope{parent: parent, ctes: sc.ctes}
 	j, it := a.target(s.Relation, target)
 	t := j.table
-	cols := make([]string, 0, len(s.Cols))
-	for _, n := range s.Cols {
-		r := n.GetResTarget()
-		cols = append(cols, r.GetName())
-		if len(r.GetIndirection()) > 0 {
-			cols[len(cols)-1] = ""
-		}
-	}
-	if len(s.Cols) == 0 {
-		for _, c := range it.cols {
-			cols = append(cols, c.name)
-		}
-		if t != nil {
-			cols = columnNames(t)
-		}
-	}
+	cols := insertColumns(s, t, it)
 	sel := s.SelectStmt.GetSelectStmt()
 	a.insertedWords(a.relation(s.Relation).table, cols, sel)
 	switch {
@@ -289,24 +274,8 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 			a.one.refuseOne(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Name the shard key column %s and its value.", sqltext.QuoteIdent(t.ShardKey[0])))
 		}
-	case sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil:
-		w := &walker{sc: outer, subs: &q.subs}
-		typ := map[string]keyspace.Type{}
-		for _, c := range it.cols {
-			typ[c.name] = c.typ
-		}
-		for _, row := range sel.ValuesLists {
-			items := row.GetList().GetItems()
-			for i, v := range items {
-				if i < len(cols) {
-					a.agree(v, typ[cols[i]])
-				}
-				a.walk(v, w)
-			}
-			if t != nil {
-				a.insertRow(t, cols, items, nil, nil)
-			}
-		}
+	case plainValues(sel):
+		a.insertRows(t, cols, sel.ValuesLists, it, &walker{sc: outer, subs: &q.subs})
 	default:
 		sub := a.selectQuery(sel, outer)
 		f := a.prove(sub)
@@ -321,38 +290,89 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 			excluded.cols[i].term = noTerm
 		}
 		conflict := &scope{parent: parent, ctes: sc.ctes, items: []*item{it, &excluded}}
-		w := &walker{sc: conflict, subs: &q.subs}
-		if c.Infer != nil {
-			a.walkList(c.Infer.IndexElems, w)
-			a.walk(c.Infer.WhereClause, w)
-		}
-		a.assignGenerated(s.Relation, c.TargetList)
-		a.storedWords(s.Relation, c.TargetList)
-		a.assignments(t, slices.DeleteFunc(slices.Clone(c.TargetList), func(n *pg.Node) bool {
-			if t == nil || !restates(c, n.GetResTarget()) {
-				return false
-			}
-			a.walk(n, w)
-			return true
-		}), w, it)
-		a.walk(c.WhereClause, w)
+		a.onConflict(s, t, it, &walker{sc: conflict, subs: &q.subs})
 	}
 	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
 	a.prove(q)
-	f := noFacts()
 	if a.one.several || t != nil && !a.storesAsGiven(t) {
 		a.stores = nil // not all rows were looked at, or what is stored is not known
 	}
+	return returned(s.ReturningList, target, j, a.stored(j))
+}
+
+// insertColumns are the columns that an INSERT names, "" for a part of one, or those of its table.
+func insertColumns(s *pg.InsertStmt, t *shardmap.Table, it *item) []string {
+	if len(s.Cols) == 0 && t != nil {
+		return columnNames(t)
+	}
+	cols := make([]string, 0, len(s.Cols))
+	if len(s.Cols) == 0 {
+		for _, c := range it.cols {
+			cols = append(cols, c.name)
+		}
+	}
+	for _, n := range s.Cols {
+		r := n.GetResTarget()
+		cols = append(cols, r.GetName())
+		if len(r.GetIndirection()) > 0 {
+			cols[len(cols)-1] = ""
+		}
+	}
+	return cols
+}
+
+// insertRows reads the rows of VALUES.
+func (a *binder) insertRows(t *shardmap.Table, cols []string, rows []*pg.Node, it *item, w *walker) {
+	typ := map[string]keyspace.Type{}
+	for _, c := range it.cols {
+		typ[c.name] = c.typ
+	}
+	for _, row := range rows {
+		items := row.GetList().GetItems()
+		for i, v := range items {
+			if i < len(cols) {
+				a.agree(v, typ[cols[i]])
+			}
+			a.walk(v, w)
+		}
+		if t != nil {
+			a.insertRow(t, cols, items, nil, nil)
+		}
+	}
+}
+
+// onConflict reads the ON CONFLICT of an INSERT.
+func (a *binder) onConflict(s *pg.InsertStmt, t *shardmap.Table, it *item, w *walker) {
+	c := s.OnConflictClause
+	if c.Infer != nil {
+		a.walkList(c.Infer.IndexElems, w)
+		a.walk(c.Infer.WhereClause, w)
+	}
+	a.assignGenerated(s.Relation, c.TargetList)
+	a.storedWords(s.Relation, c.TargetList)
+	a.assignments(t, slices.DeleteFunc(slices.Clone(c.TargetList), func(n *pg.Node) bool {
+		if t == nil || !restates(c, n.GetResTarget()) {
+			return false
+		}
+		a.walk(n, w)
+		return true
+	}), w, it)
+	a.walk(c.WhereClause, w)
+}
+
+// stored are the facts of the rows that an INSERT stores.
+func (rt *routing) stored(j *jnode) *facts {
+	f := noFacts()
 	for i, k := range j.key {
-		set := make([]constant, 0, len(a.stores))
-		for _, row := range a.stores {
+		set := make([]constant, 0, len(rt.stores))
+		for _, row := range rt.stores {
 			set = append(set, row[i])
 		}
 		if k != noTerm && len(set) > 0 {
 			f.list = append(f.list, oneOf(k, set))
 		}
 	}
-	return returned(s.ReturningList, target, j, f)
+	return f
 }
 
 // storesAsGiven reports whether the rows' shard keys are stored as they are: a column's modifier may round a value.

@@ -439,23 +439,7 @@ func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 		a.noteLocked(s, sc)
 	}
 	if s.Op != pg.SetOperation_SETOP_NONE {
-		l := a.selectQuery(s.Larg, sc)
-		r := a.selectQuery(s.Rarg, sc)
-		q.arms = []*query{l, r}
-		q.open = l.open || r.open
-		rte := a.newRTE()
-		for i, c := range l.cols {
-			col := column{name: c.name, term: noTerm}
-			if i < len(r.cols) && !q.open && keytype.SameFamily(c.typ, r.cols[i].typ) {
-				col.typ = c.typ
-				col.term = a.newTerm(termInfo{typ: c.typ, rte: rte})
-			}
-			q.cols = append(q.cols, col)
-		}
-		w := &walker{sc: sc, subs: &q.subs}
-		a.walkList(s.SortClause, w)
-		a.walk(s.LimitCount, w)
-		a.walk(s.LimitOffset, w)
+		a.setOperation(q, s, sc)
 		return q
 	}
 	if s.ValuesLists != nil {
@@ -479,26 +463,52 @@ func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 	a.walk(s.LimitCount, w)
 	a.walk(s.LimitOffset, w)
 
-	plainGroup := true
-	groupTerms := map[term]bool{}
-	for _, g := range s.GroupClause {
-		if c := g.GetColumnRef(); c != nil {
-			if names := sqltree.FieldNames(c); names != nil {
-				groupTerms[sc.resolve(names).term] = true
-			}
-			continue
-		}
-		if g.GetGroupingSet() != nil {
-			plainGroup = false
-		}
-	}
-	delete(groupTerms, noTerm)
+	groupTerms, plainGroup := groupedBy(s, sc)
 	q.up = !(hasAggregate && !grouped) && plainGroup
 	distinctOn := len(s.DistinctClause) > 0 && s.DistinctClause[0].GetNode() != nil
 	q.down = q.up && s.LimitCount == nil && s.LimitOffset == nil && !hasWindow && !distinctOn
 	q.aggregates, q.windows = hasAggregate || grouped, hasWindow
 	a.outputs(q, s.TargetList, sc, grouped, groupTerms)
 	return q
+}
+
+// setOperation reads UNION and its like.
+func (a *binder) setOperation(q *query, s *pg.SelectStmt, sc *scope) {
+	l := a.selectQuery(s.Larg, sc)
+	r := a.selectQuery(s.Rarg, sc)
+	q.arms = []*query{l, r}
+	q.open = l.open || r.open
+	rte := a.newRTE()
+	for i, c := range l.cols {
+		col := column{name: c.name, term: noTerm}
+		if i < len(r.cols) && !q.open && keytype.SameFamily(c.typ, r.cols[i].typ) {
+			col.typ = c.typ
+			col.term = a.newTerm(termInfo{typ: c.typ, rte: rte})
+		}
+		q.cols = append(q.cols, col)
+	}
+	w := &walker{sc: sc, subs: &q.subs}
+	a.walkList(s.SortClause, w)
+	a.walk(s.LimitCount, w)
+	a.walk(s.LimitOffset, w)
+}
+
+// groupedBy are the terms among the expressions of GROUP BY; plain is false with grouping sets.
+func groupedBy(s *pg.SelectStmt, sc *scope) (terms map[term]bool, plain bool) {
+	terms, plain = map[term]bool{}, true
+	for _, g := range s.GroupClause {
+		if c := g.GetColumnRef(); c != nil {
+			if names := sqltree.FieldNames(c); names != nil {
+				terms[sc.resolve(names).term] = true
+			}
+			continue
+		}
+		if g.GetGroupingSet() != nil {
+			plain = false
+		}
+	}
+	delete(terms, noTerm)
+	return terms, plain
 }
 
 // outputs computes the columns of a query.
@@ -541,29 +551,34 @@ func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, gro
 			q.open = true // the fields of a value
 			continue
 		}
-		name := r.Name
-		if name == "" {
-			name = outputname.Of(r.Val)
-			q.open = q.open || outputname.Unsure(r.Val)
-		}
-		col := column{name: name, term: noTerm}
-		if c := r.Val.GetAConst(); c.GetSval() != nil {
-			col.text = c
-		}
-		col.late = &lateType{of: r, sc: sc}
-		if t := a.literalType(r.Val); t != 0 && q.up {
-			if k, ok := a.constantOf(r.Val, t, false); ok {
-				col.typ = t
-				col.term = a.newTerm(termInfo{typ: t, rte: rte, plain: true})
-				q.consts = append(q.consts, oneOf(col.term, []constant{k}))
-			}
-		}
-		q.cols = append(q.cols, col)
-		q.inner = append(q.inner, noTerm)
+		a.computedOutput(q, r, sc, rte)
 	}
 	if q.root != nil {
 		q.root.rtes[rte] = true
 	}
+}
+
+// computedOutput adds a column that is no column of FROM.
+func (a *binder) computedOutput(q *query, r *pg.ResTarget, sc *scope, rte int) {
+	name := r.Name
+	if name == "" {
+		name = outputname.Of(r.Val)
+		q.open = q.open || outputname.Unsure(r.Val)
+	}
+	col := column{name: name, term: noTerm}
+	if c := r.Val.GetAConst(); c.GetSval() != nil {
+		col.text = c
+	}
+	col.late = &lateType{of: r, sc: sc}
+	if t := a.literalType(r.Val); t != 0 && q.up {
+		if k, ok := a.constantOf(r.Val, t, false); ok {
+			col.typ = t
+			col.term = a.newTerm(termInfo{typ: t, rte: rte, plain: true})
+			q.consts = append(q.consts, oneOf(col.term, []constant{k}))
+		}
+	}
+	q.cols = append(q.cols, col)
+	q.inner = append(q.inner, noTerm)
 }
 
 // expandStar expands * and name.*.

@@ -197,60 +197,65 @@ func (s *scope) cte(name string) *cte {
 // resolve finds the column that a reference means, noTerm if that is not
 // certain: then nothing is proved from it, and a shard says what is wrong.
 func (s *scope) resolve(fields []string) column {
-	none := column{term: noTerm}
 	switch len(fields) {
 	case 1:
-		for ; s != nil; s = s.parent {
-			var found []column
-			open := false
-			for _, it := range s.items {
-				if !it.bare {
-					continue
-				}
-				open = open || it.open
-				for _, c := range it.cols {
-					if c.name == fields[0] {
-						found = append(found, c)
-					}
-				}
-			}
-			switch {
-			case len(found) == 1:
-				return found[0]
-			case len(found) > 1 || open:
-				return none
-			}
-		}
-	case 2, 3:
-		rel, name := fields[len(fields)-2], fields[len(fields)-1]
-		for ; s != nil; s = s.parent {
-			var match *item
-			for _, it := range s.items {
-				if !it.rel || it.name != rel || len(fields) == 3 && it.schema != fields[0] {
-					continue
-				}
-				if match != nil {
-					return none
-				}
-				match = it
-			}
-			if match == nil {
+		return s.resolveBare(fields[0])
+	case 2:
+		return s.resolveIn("", fields[0], fields[1])
+	case 3:
+		return s.resolveIn(fields[0], fields[1], fields[2])
+	}
+	return column{term: noTerm}
+}
+
+// resolveBare is resolve of a name alone.
+func (s *scope) resolveBare(name string) column {
+	for ; s != nil; s = s.parent {
+		var out column
+		n, open := 0, false
+		for _, it := range s.items {
+			if !it.bare {
 				continue
 			}
-			out, n := none, 0
-			for _, c := range match.cols {
-				if c.name == name {
-					out = c
-					n++
+			open = open || it.open
+			for i := range it.cols {
+				if it.cols[i].name == name {
+					out, n = it.cols[i], n+1
 				}
 			}
-			if n != 1 {
-				return none
-			}
+		}
+		switch {
+		case n == 1:
 			return out
+		case n > 1 || open:
+			return column{term: noTerm}
 		}
 	}
-	return none
+	return column{term: noTerm}
+}
+
+// resolveIn is resolve of relation.name; schema is "" if none is named.
+func (s *scope) resolveIn(schema, rel, name string) column {
+	for ; s != nil; s = s.parent {
+		var match *item
+		for _, it := range s.items {
+			if !it.rel || it.name != rel || schema != "" && it.schema != schema {
+				continue
+			}
+			if match != nil {
+				return column{term: noTerm}
+			}
+			match = it
+		}
+		switch {
+		case match == nil:
+		case countName(match.cols, name) == 1:
+			return oneColumn(match.cols, name)
+		default:
+			return column{term: noTerm}
+		}
+	}
+	return column{term: noTerm}
 }
 
 // relation is what a table name in a statement stands for.
