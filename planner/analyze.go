@@ -96,23 +96,28 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 		addTable(&to.st.Tables, r.table)
 		switch r.table.Kind {
 		case shardmap.Sharded:
-			if to.sharded != "" && to.st.Keyspace != r.table.Keyspace {
-				to.one.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, r.table.Keyspace).
-					WithHint("Declare them with the same cleave.keyspace to have them colocated, or use them in two statements."))
-			}
-			if to.sharded == "" {
-				ks, ok := to.typer.snap.Keyspace(r.table.Keyspace)
-				if !ok {
-					fail(sqlstate.New(sqlstate.DataCorrupted, "table %s is in keyspace %q, which the shard map does not have", name, r.table.Keyspace).
-						WithHint("cleave doctor"))
-				}
-				to.sharded, to.st.Keyspace, to.types = name, r.table.Keyspace, ks.Def().Types
-			}
+			to.touchSharded(r.table, name)
 		case shardmap.Reference:
 			to.reference = name
 		default:
 			to.whole = name
 		}
+	}
+}
+
+// touchSharded notes a sharded table. Those of one statement are of one keyspace, if one shard is to run it.
+func (to *touched) touchSharded(t *shardmap.Table, name string) {
+	if to.sharded != "" && to.st.Keyspace != t.Keyspace {
+		to.one.refuseOne(sqlstate.Refusal("CLV-0218", "tables %s and %s are in different keyspaces (%s and %s), so their rows are placed independently", to.sharded, name, to.st.Keyspace, t.Keyspace).
+			WithHint("Declare them with the same cleave.keyspace to have them colocated, or use them in two statements."))
+	}
+	if to.sharded == "" {
+		ks, ok := to.typer.snap.Keyspace(t.Keyspace)
+		if !ok {
+			fail(sqlstate.New(sqlstate.DataCorrupted, "table %s is in keyspace %q, which the shard map does not have", name, t.Keyspace).
+				WithHint("cleave doctor"))
+		}
+		to.sharded, to.st.Keyspace, to.types = name, t.Keyspace, ks.Def().Types
 	}
 }
 
@@ -176,18 +181,25 @@ func (a *analyzer) statement(n *pg.Node) {
 	case *pg.Node_VacuumStmt:
 		a.change().vacuum(v.VacuumStmt)
 	case *pg.Node_ConstraintsSetStmt:
-		st.Kind, st.Tag, st.ReadOnly = TxKind, "SET CONSTRAINTS", true
-		st.Tx = &Tx{Op: "constraints"}
-		if st.Text = "SET CONSTRAINTS ALL IMMEDIATE"; v.ConstraintsSetStmt.Deferred {
-			st.Text = "SET CONSTRAINTS ALL DEFERRED"
-		}
-		if list := v.ConstraintsSetStmt.Constraints; len(list) > 0 {
-			st.Tx.Name, st.Text = list[0].GetRangeVar().GetRelname(), a.written(n)
+		setConstraints(st, v.ConstraintsSetStmt)
+		if st.Tx.Name != "" {
+			st.Text = a.written(n)
 		}
 	default:
 		if !a.session().read(n) {
 			a.change().ddl(n)
 		}
+	}
+}
+
+func setConstraints(st *Statement, c *pg.ConstraintsSetStmt) {
+	st.Kind, st.Tag, st.ReadOnly = TxKind, "SET CONSTRAINTS", true
+	st.Tx = &Tx{Op: "constraints"}
+	if st.Text = "SET CONSTRAINTS ALL IMMEDIATE"; c.Deferred {
+		st.Text = "SET CONSTRAINTS ALL DEFERRED"
+	}
+	if len(c.Constraints) > 0 {
+		st.Tx.Name = c.Constraints[0].GetRangeVar().GetRelname()
 	}
 }
 
@@ -538,9 +550,7 @@ func subset(got, set []constant) bool {
 	return true
 }
 
-// explain reads EXPLAIN; EXPLAIN (ROUTE) is the router's own.
-func (a *analyzer) explain(e *pg.ExplainStmt) {
-	route, analyze := false, false
+func explainOptions(e *pg.ExplainStmt) (route, analyze bool) {
 	for _, n := range e.Options {
 		d := n.GetDefElem()
 		switch strings.ToLower(d.GetDefname()) {
@@ -550,6 +560,12 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 			analyze = sqltree.OptionOn(d)
 		}
 	}
+	return route, analyze
+}
+
+// explain reads EXPLAIN; EXPLAIN (ROUTE) is the router's own.
+func (a *analyzer) explain(e *pg.ExplainStmt) {
+	route, analyze := explainOptions(e)
 	text := a.afterExplain()
 	prefix := a.sql[:strings.LastIndex(a.sql, text)]
 	if x := e.Query.GetExecuteStmt(); x != nil {

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
@@ -130,43 +132,7 @@ func (f *facts) alternatives(tuple []term, limit int) (rows [][]constant, missin
 	rows = [][]constant{make([]constant, n)}
 	done := make([]bool, n)
 	if n > 1 {
-		for _, x := range f.list {
-			if len(x.terms) < 2 {
-				continue
-			}
-			at := make([]int, n) // index into x.terms + 1
-			covered := 0
-			for i := range tuple {
-				for j, t := range x.terms {
-					if classes[i][t] && at[i] == 0 {
-						at[i] = j + 1
-						covered++
-					}
-				}
-			}
-			if covered < 2 || anyDone(done, at) {
-				continue
-			}
-			var next [][]constant
-			for _, base := range rows {
-				for _, alt := range x.rows {
-					r := append([]constant(nil), base...)
-					for i, j := range at {
-						if j > 0 {
-							r[i] = alt[j-1]
-						}
-					}
-					next = append(next, r)
-				}
-			}
-			if len(next) > limit {
-				continue
-			}
-			rows = next
-			for i, j := range at {
-				done[i] = done[i] || j > 0
-			}
-		}
+		rows = f.tuples(rows, done, classes, limit)
 	}
 	for i := range tuple {
 		if done[i] {
@@ -190,17 +156,55 @@ func (f *facts) alternatives(tuple []term, limit int) (rows [][]constant, missin
 		rows = next
 	}
 	// A row with NULL in it matches nothing.
-	live := rows[:0]
-	for _, r := range rows {
-		never := false
-		for _, k := range r {
-			never = never || k.never
+	rows = slices.DeleteFunc(rows, func(r []constant) bool { return slices.ContainsFunc(r, func(k constant) bool { return k.never }) })
+	return rows, 0, true
+}
+
+// tuples combines rows with the facts that say something about several of their columns at once, and marks these as done.
+func (f *facts) tuples(rows [][]constant, done []bool, classes []map[term]bool, limit int) [][]constant {
+	for _, x := range f.list {
+		if len(x.terms) < 2 {
+			continue
 		}
-		if !never {
-			live = append(live, r)
+		at, covered := x.columns(classes)
+		if covered < 2 || anyDone(done, at) {
+			continue
+		}
+		var next [][]constant
+		for _, base := range rows {
+			for _, alt := range x.rows {
+				r := append([]constant(nil), base...)
+				for i, j := range at {
+					if j > 0 {
+						r[i] = alt[j-1]
+					}
+				}
+				next = append(next, r)
+			}
+		}
+		if len(next) > limit {
+			continue
+		}
+		rows = next
+		for i, j := range at {
+			done[i] = done[i] || j > 0
 		}
 	}
-	return live, 0, true
+	return rows
+}
+
+// columns says which of the fact's terms is of each class: its index + 1, 0 for none.
+func (x *fact) columns(classes []map[term]bool) (at []int, covered int) {
+	at = make([]int, len(classes))
+	for i := range classes {
+		for j, t := range x.terms {
+			if classes[i][t] && at[i] == 0 {
+				at[i] = j + 1
+				covered++
+			}
+		}
+	}
+	return at, covered
 }
 
 func anyDone(done []bool, at []int) bool {

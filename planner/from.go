@@ -61,15 +61,20 @@ func (a *binder) conjuncts(n *pg.Node, w *walker) {
 	if q.open || q.sel == nil || q.sel != l.Subselect.GetSelectStmt() {
 		return
 	}
-	tests := []*pg.Node{l.Testexpr}
-	if row := l.Testexpr.GetRowExpr(); row != nil {
+	a.given(q, l.Testexpr, w.sc)
+}
+
+// given gives a subquery the facts of test IN (subquery).
+func (a *binder) given(q *query, test *pg.Node, sc *scope) {
+	tests := []*pg.Node{test}
+	if row := test.GetRowExpr(); row != nil {
 		tests = row.Args
 	}
 	if len(tests) != len(q.cols) {
 		return
 	}
 	for i, t := range tests {
-		if c, ok := a.columnOf(t, w.sc); ok {
+		if c, ok := a.columnOf(t, sc); ok {
 			if x := a.equal(c, q.cols[i]); x != nil {
 				q.given = append(q.given, x)
 			}
@@ -234,34 +239,18 @@ func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 	rcols, ropen := visible(right)
 	merged.open = lopen || ropen
 
-	var using []string
+	using := sqltree.Strings(v.UsingClause)
 	if v.IsNatural {
-		for _, c := range lcols {
-			if countName(rcols, c.name) > 0 {
-				using = append(using, c.name)
-			}
-		}
-	} else {
-		using = sqltree.Strings(v.UsingClause)
+		using = sameNames(lcols, rcols)
 	}
 	skip := map[string]bool{}
 	for _, name := range using {
 		lc, rc := oneColumn(lcols, name), oneColumn(rcols, name)
 		skip[name] = true
-		out := column{name: name, term: noTerm}
 		if x := a.equal(lc, rc); x != nil {
 			j.facts = append(j.facts, x)
 		}
-		switch v.Jointype {
-		case pg.JoinType_JOIN_INNER, pg.JoinType_JOIN_LEFT:
-			if lc.typ == rc.typ {
-				out = lc
-			}
-		case pg.JoinType_JOIN_RIGHT:
-			if lc.typ == rc.typ {
-				out = rc
-			}
-		}
+		out := mergedColumn(v.Jointype, lc, rc)
 		out.name = name
 		out.oid, out.late = a.sameType(lc, rc)
 		merged.cols = append(merged.cols, out)
@@ -285,13 +274,17 @@ func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 		// Quals of a LATERAL's inner join may use what stands left of the join too.
 		a.where(j, v.Quals, on)
 	}
-	var items []*item
+	return j, joinItems(v, both, merged, len(using))
+}
+
+// joinItems are what names mean beside a join: its own columns, the first of which USING merged, and those of its sides by their names.
+func joinItems(v *pg.JoinExpr, sides []*item, merged *item, using int) (items []*item) {
 	if v.Alias != nil {
 		merged.rel = true
 		merged.alias(v.Alias)
-		return j, []*item{merged}
+		return []*item{merged}
 	}
-	for _, it := range both {
+	for _, it := range sides {
 		c := *it
 		c.bare = false
 		if c.rel {
@@ -300,10 +293,33 @@ func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 	}
 	if v.JoinUsingAlias != nil {
 		u := &item{name: v.JoinUsingAlias.Aliasname, rel: true}
-		u.cols = append(u.cols, merged.cols[:len(using)]...)
+		u.cols = append(u.cols, merged.cols[:using]...)
 		items = append(items, u)
 	}
-	return j, append(items, merged)
+	return append(items, merged)
+}
+
+// sameNames are the columns that NATURAL merges.
+func sameNames(lcols, rcols []column) (names []string) {
+	for _, c := range lcols {
+		if countName(rcols, c.name) > 0 {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// mergedColumn is what USING makes of two columns: the one that has a value in each row.
+func mergedColumn(t pg.JoinType, lc, rc column) column {
+	if lc.typ == rc.typ {
+		switch t {
+		case pg.JoinType_JOIN_INNER, pg.JoinType_JOIN_LEFT:
+			return lc
+		case pg.JoinType_JOIN_RIGHT:
+			return rc
+		}
+	}
+	return column{term: noTerm}
 }
 
 // visible returns the columns that can be named without their table.
