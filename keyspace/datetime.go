@@ -205,6 +205,12 @@ func scanTime(sc *scanner, m *moment) bool {
 	if !sc.skip('.') {
 		return true
 	}
+	return sc.fraction(&m.usec)
+}
+
+// fraction reads the digits after the point of a second. As PostgreSQL does: the fraction as a double, times a million, rounded to even
+// (ParseFractionalSecond). 1,000,000 carries into the seconds.
+func (sc *scanner) fraction(usec *int) bool {
 	i := 0
 	for i < len(sc.rest) && sc.rest[i] >= '0' && sc.rest[i] <= '9' {
 		i++
@@ -212,13 +218,11 @@ func scanTime(sc *scanner, m *moment) bool {
 	if i == 0 {
 		return false
 	}
-	// As PostgreSQL does: the fraction as a double, times a million, rounded to
-	// even (ParseFractionalSecond). 1,000,000 carries into the seconds.
 	f, err := strconv.ParseFloat("."+string(sc.rest[:i]), 64)
 	if err != nil {
 		return false
 	}
-	m.usec = int(math.RoundToEven(f * 1000000))
+	*usec = int(math.RoundToEven(f * 1000000))
 	sc.rest = sc.rest[i:]
 	return true
 }
@@ -230,7 +234,7 @@ func scanZone(sc *scanner, m *moment) bool {
 	at := sc.rest
 	sc.spaces()
 	for _, name := range []string{"UTC", "Z"} {
-		if len(sc.rest) >= len(name) && strings.EqualFold(string(sc.rest[:len(name)]), name) {
+		if strings.EqualFold(string(sc.rest[:min(len(name), len(sc.rest))]), name) {
 			sc.rest = sc.rest[len(name):]
 			m.hasZone = true
 			return true

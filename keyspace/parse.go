@@ -76,30 +76,38 @@ func checkText(t Type, s []byte) error {
 	return nil
 }
 
+// binarySize is the size of a type's values in the binary format, -1 if they have several.
+func binarySize(t Type) int {
+	switch t {
+	case Int2:
+		return 2
+	case Int4, Date:
+		return 4
+	case Int8, Timestamp, Timestamptz:
+		return 8
+	case UUID:
+		return 16
+	case Bool:
+		return 1
+	}
+	return -1
+}
+
 // ParseBinary reads a value from PostgreSQL's binary format (the type's receive
 // function). It fails with 22P03 for a wrong length, 22021 for text that is not
 // UTF-8 and 22008 for a date or timestamp out of range. b is not kept.
 func ParseBinary(t Type, b []byte) (Value, error) {
-	want := -1
-	switch t {
-	case Int2:
-		want = 2
-	case Int4, Date:
-		want = 4
-	case Int8, Timestamp, Timestamptz:
-		want = 8
-	case UUID:
-		want = 16
-	case Bool:
-		want = 1
-	case Text, Varchar:
-		if err := checkText(t, b); err != nil {
-			return Value{}, err
-		}
-	case Bytea:
+	want := binarySize(t)
+	switch {
+	case want >= 0:
+	case t == Bytea:
 		if len(b) > textMax {
 			return Value{}, sqlstate.New(sqlstate.ProgramLimitExceeded, "a shard key value of %d bytes is over the limit of %d", len(b), textMax).
 				WithHint("use a shorter key, such as a hash of it")
+		}
+	case t == Text || t == Varchar:
+		if err := checkText(t, b); err != nil {
+			return Value{}, err
 		}
 	default:
 		return Value{}, checkText(t, nil)
@@ -347,33 +355,8 @@ func appendUUID(dst []byte, u string) []byte {
 // parseBytea is byteain (bytea.c, varlena.c before 19): hex after \x, with
 // white space allowed between the pairs; else escape format.
 func parseBytea(s []byte) (string, error) {
-	bad := func(format string, args ...any) error {
-		// 22023 is what hex_decode raises (encode.c).
-		return sqlstate.New(sqlstate.InvalidParameterValue, format, args...).WithHint(`write bytea as \x and pairs of hexadecimal digits`)
-	}
-	if len(s) >= 2 && s[0] == '\\' && s[1] == 'x' {
-		s = s[2:]
-		out := make([]byte, 0, len(s)/2)
-		for len(s) > 0 {
-			if c := s[0]; c == ' ' || c == '\n' || c == '\t' || c == '\r' {
-				s = s[1:]
-				continue
-			}
-			hi := unhex(s[0])
-			if hi < 0 {
-				return "", bad("invalid hexadecimal digit: %q", s[:1])
-			}
-			if len(s) < 2 {
-				return "", bad("invalid hexadecimal data: odd number of digits")
-			}
-			lo := unhex(s[1])
-			if lo < 0 {
-				return "", bad("invalid hexadecimal digit: %q", s[1:2])
-			}
-			out = append(out, byte(hi<<4|lo))
-			s = s[2:]
-		}
-		return string(out), nil
+	if rest, ok := bytes.CutPrefix(s, []byte(`\x`)); ok {
+		return parseHex(rest)
 	}
 	out := make([]byte, 0, len(s))
 	octal := func(c, most byte) bool { return c >= '0' && c <= most }
@@ -392,6 +375,34 @@ func parseBytea(s []byte) (string, error) {
 			return "", sqlstate.New(sqlstate.InvalidTextRepresentation, "invalid input syntax for type bytea").
 				WithHint(`write bytea as \x and pairs of hexadecimal digits`)
 		}
+	}
+	return string(out), nil
+}
+
+// parseHex reads pairs of hexadecimal digits. 22023 is what hex_decode raises (encode.c).
+func parseHex(s []byte) (string, error) {
+	bad := func(format string, args ...any) error {
+		return sqlstate.New(sqlstate.InvalidParameterValue, format, args...).WithHint(`write bytea as \x and pairs of hexadecimal digits`)
+	}
+	out := make([]byte, 0, len(s)/2)
+	for len(s) > 0 {
+		if c := s[0]; c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+			s = s[1:]
+			continue
+		}
+		hi := unhex(s[0])
+		if hi < 0 {
+			return "", bad("invalid hexadecimal digit: %q", s[:1])
+		}
+		if len(s) < 2 {
+			return "", bad("invalid hexadecimal data: odd number of digits")
+		}
+		lo := unhex(s[1])
+		if lo < 0 {
+			return "", bad("invalid hexadecimal digit: %q", s[1:2])
+		}
+		out = append(out, byte(hi<<4|lo))
+		s = s[2:]
 	}
 	return string(out), nil
 }

@@ -154,12 +154,7 @@ func hand(pieces []piece, need []int64, shards []Shard) []piece {
 	slices.SortStableFunc(free, func(a, b int) int { return cmp.Compare(pieces[b].size, pieces[a].size) })
 	for _, i := range free {
 		for pieces[i].owner < 0 {
-			neediest := 0
-			for s := range need {
-				if need[s] > need[neediest] || need[s] == need[neediest] && strings.Compare(shards[s].Name, shards[neediest].Name) < 0 {
-					neediest = s
-				}
-			}
+			neediest := neediestOf(need, shards)
 			p := &pieces[i]
 			if give := need[neediest]; give < p.size {
 				given := piece{p.start, give, neediest}
@@ -173,4 +168,15 @@ func hand(pieces []piece, need []int64, shards []Shard) []piece {
 		}
 	}
 	return pieces
+}
+
+// neediestOf is the shard that needs most; of several that with the first name.
+func neediestOf(need []int64, shards []Shard) int {
+	neediest := 0
+	for s := range need {
+		if need[s] > need[neediest] || need[s] == need[neediest] && strings.Compare(shards[s].Name, shards[neediest].Name) < 0 {
+			neediest = s
+		}
+	}
+	return neediest
 }

@@ -296,13 +296,7 @@ func (p *problem) hopeless() bool {
 		}
 	}
 	for g, set := range union {
-		n := 0
-		for _, ok := range set {
-			if ok {
-				n++
-			}
-		}
-		if members[g] > n {
+		if members[g] > countTrue(set) {
 			return true
 		}
 	}
@@ -319,4 +313,13 @@ func (p *problem) hopeless() bool {
 		}
 	}
 	return over(need, room)
+}
+
+func countTrue(set []bool) (n int) {
+	for _, is := range set {
+		if is {
+			n++
+		}
+	}
+	return n
 }

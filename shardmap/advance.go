@@ -153,19 +153,7 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 	}
 	// The snapshot is not shared yet, and its texts are canonical now, so
 	// assignments compare as strings.
-	if err := checkTransition(prev, snap); err != nil {
-		return nil, err
-	}
-	if err := checkMoving(prev, snap, change.Transit); err != nil {
-		return nil, err
-	}
-	if err := checkConstraints(prev, snap); err != nil {
-		return nil, err
-	}
-	if err := checkDrains(prev, snap, change.Transit); err != nil {
-		return nil, err
-	}
-	if err := checkHeld(prev, snap); err != nil {
+	if err := checkFollows(prev, snap, change.Transit); err != nil {
 		return nil, err
 	}
 	for i := range snap.state.Keyspaces {
@@ -182,6 +170,23 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 		snap.state.SchemaVersion = prev.state.SchemaVersion
 	}
 	return snap, nil
+}
+
+// checkFollows checks what a map may not do to the one before it.
+func checkFollows(prev, snap *Snapshot, transit string) error {
+	if err := checkTransition(prev, snap); err != nil {
+		return err
+	}
+	if err := checkMoving(prev, snap, transit); err != nil {
+		return err
+	}
+	if err := checkConstraints(prev, snap); err != nil {
+		return err
+	}
+	if err := checkDrains(prev, snap, transit); err != nil {
+		return err
+	}
+	return checkHeld(prev, snap)
 }
 
 func setEpochs(k *Keyspace, epoch uint64) {

@@ -135,19 +135,19 @@ func owners(a, b *Snapshot) (shards []string, all bool) {
 				}
 			}
 		}
-		transits := func(from, other []Transit) {
-			for i := range from {
-				same := false
-				for j := range other {
-					same = same || from[i].same(&other[j])
-				}
-				if !same {
-					add(from[i].From, from[i].To)
-				}
-			}
+		for _, t := range slices.Concat(transitsOnly(was.def.Transits, is.def.Transits), transitsOnly(is.def.Transits, was.def.Transits)) {
+			add(t.From, t.To)
 		}
-		transits(was.def.Transits, is.def.Transits)
-		transits(is.def.Transits, was.def.Transits)
 	}
 	return shards, false
+}
+
+// transitsOnly are the transits of a map that another one has not.
+func transitsOnly(of, other []Transit) (out []Transit) {
+	for i := range of {
+		if !slices.ContainsFunc(other, func(t Transit) bool { return of[i].same(&t) }) {
+			out = append(out, of[i])
+		}
+	}
+	return out
 }

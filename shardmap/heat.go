@@ -201,9 +201,7 @@ func ReadHeat(ctx context.Context, dir Directory, s *Snapshot) (*Heat, error) {
 		live[m.ID] = true
 	}
 	h := &Heat{Statements: make([]float64, s.Units()), Busy: make([]float64, s.Units())}
-	versions := map[uint64]*Snapshot{s.Version(): s}
-	sums := map[*Snapshot]*[2][]float64{}
-	keys := map[string]*HotKey{}
+	sum := heatSum{h: h, versions: map[uint64]*Snapshot{s.Version(): s}, units: map[*Snapshot]*[2][]float64{}, keys: map[string]*HotKey{}}
 	for after := ""; ; {
 		page, err := dir.Records(ctx, HeatPrefix, after, 64)
 		if err != nil {
@@ -220,48 +218,67 @@ func ReadHeat(ctx context.Context, dir Directory, s *Snapshot) (*Heat, error) {
 			if err != nil {
 				continue // of another release; it is written anew all the time
 			}
-			from, ok := versions[r.Version]
-			if !ok {
-				if from, err = dir.At(ctx, r.Version); err != nil && !errors.Is(err, ErrNotFound) {
-					return nil, err
-				}
-				versions[r.Version] = from
-			}
-			if from == nil {
-				continue
-			}
-			h.Members++
-			if sums[from] == nil {
-				sums[from] = &[2][]float64{make([]float64, from.Units()), make([]float64, from.Units())}
-			}
-			r.addTo(from, sums[from])
-			for _, k := range r.Keys {
-				id := k.Keyspace + "\x00" + joinKey(k.Key)
-				if keys[id] == nil {
-					keys[id] = &HotKey{Keyspace: k.Keyspace, Key: k.Key}
-				}
-				keys[id].Statements += k.Statements
+			if err := sum.add(ctx, dir, r); err != nil {
+				return nil, err
 			}
 		}
 		if len(page) < 64 {
-			break
+			sum.end(s)
+			return h, nil
 		}
 	}
-	for from, sum := range sums {
+}
+
+// heatSum adds reports up.
+type heatSum struct {
+	h        *Heat
+	versions map[uint64]*Snapshot        // that reports are by; nil for one that the directory does not keep
+	units    map[*Snapshot]*[2][]float64 // statements and busy time, by the units of a version
+	keys     map[string]*HotKey
+}
+
+func (m *heatSum) add(ctx context.Context, dir Directory, r HeatReport) (err error) {
+	from, ok := m.versions[r.Version]
+	if !ok {
+		if from, err = dir.At(ctx, r.Version); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		m.versions[r.Version] = from
+	}
+	if from == nil {
+		return nil
+	}
+	m.h.Members++
+	if m.units[from] == nil {
+		m.units[from] = &[2][]float64{make([]float64, from.Units()), make([]float64, from.Units())}
+	}
+	r.addTo(from, m.units[from])
+	for _, k := range r.Keys {
+		id := k.Keyspace + "\x00" + joinKey(k.Key)
+		if m.keys[id] == nil {
+			m.keys[id] = &HotKey{Keyspace: k.Keyspace, Key: k.Key}
+		}
+		m.keys[id].Statements += k.Statements
+	}
+	return nil
+}
+
+// end gives the sums to the units of s, and orders the keys.
+func (m *heatSum) end(s *Snapshot) {
+	for from, sum := range m.units {
 		for i, n := range s.Carry(from, sum[0]) {
-			h.Statements[i] += n
+			m.h.Statements[i] += n
 		}
 		for i, n := range s.Carry(from, sum[1]) {
-			h.Busy[i] += n
+			m.h.Busy[i] += n
 		}
 	}
-	for _, k := range keys {
-		h.Keys = append(h.Keys, *k)
+	for _, k := range m.keys {
+		m.h.Keys = append(m.h.Keys, *k)
 	}
-	slices.SortFunc(h.Keys, func(a, b HotKey) int {
+	slices.SortFunc(m.h.Keys, func(a, b HotKey) int {
 		return cmp.Or(cmp.Compare(b.Statements, a.Statements), strings.Compare(a.Keyspace, b.Keyspace), slices.Compare(a.Key, b.Key))
 	})
-	return h, nil
 }
 
 // addTo adds a report's figures by unit of its map.

@@ -198,24 +198,8 @@ func (t *Transfer) Run(ctx context.Context) (*TransferPlan, error) {
 			return nil, err
 		}
 	}
-	for s.srcMark == nil {
-		mark := &Move{Target: t.ToURL, By: t.By, At: at}
-		err := s.src.SetMoved(ctx, nil, mark, s.snap.Version())
-		if errors.Is(err, ErrConflict) { // the map changed a moment ago
-			if s.snap, err = t.From.Load(ctx); err != nil {
-				return nil, err
-			}
-			if other, err := s.src.Moved(ctx); err != nil {
-				return nil, err
-			} else if other != nil {
-				return nil, Moved(*other)
-			}
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		s.srcMark = mark
+	if err := t.markSource(ctx, s, at); err != nil {
+		return nil, err
 	}
 	if s.snap, err = t.From.Load(ctx); err != nil {
 		return nil, err
@@ -242,6 +226,30 @@ func (t *Transfer) Run(ctx context.Context) (*TransferPlan, error) {
 	}
 	p.Done = true
 	return p, nil
+}
+
+// markSource marks the source as moved, at its newest version.
+func (t *Transfer) markSource(ctx context.Context, s *step, at time.Time) error {
+	for s.srcMark == nil {
+		mark := &Move{Target: t.ToURL, By: t.By, At: at}
+		err := s.src.SetMoved(ctx, nil, mark, s.snap.Version())
+		if errors.Is(err, ErrConflict) { // the map changed a moment ago
+			if s.snap, err = t.From.Load(ctx); err != nil {
+				return err
+			}
+			if other, err := s.src.Moved(ctx); err != nil {
+				return err
+			} else if other != nil {
+				return Moved(*other)
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.srcMark = mark
+	}
+	return nil
 }
 
 func (t *Transfer) versions(ctx context.Context, s *step) error {

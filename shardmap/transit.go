@@ -151,25 +151,7 @@ func (ix *Index) span(p Part) (span, *sqlstate.Error) {
 	case keyspace.List:
 		return span{}, invalid(sqlstate.InvalidObjectDefinition, "keyspace %q lists its keys, so a part of it is one key", k.Name)
 	case keyspace.Hash:
-		iv := keyspace.WholeHash()
-		if p.Low != nil {
-			n, err := positionBound(k, p.Low)
-			if err != nil {
-				return span{}, err
-			}
-			iv.Low = n
-		}
-		if p.High != nil {
-			n, err := positionBound(k, p.High)
-			if err != nil {
-				return span{}, err
-			}
-			iv.High, iv.Last = n, false
-		}
-		if !iv.Last && iv.High <= iv.Low {
-			return span{}, emptyPart(k, p)
-		}
-		return span{iv: iv}, nil
+		return hashSpan(k, p)
 	}
 	var low, high keyspace.Key
 	for _, b := range []struct {
@@ -187,6 +169,29 @@ func (ix *Index) span(p Part) (span, *sqlstate.Error) {
 	}
 	iv := keyspace.NewKeyInterval(low, high)
 	if !iv.Last && iv.HighKey <= iv.LowKey {
+		return span{}, emptyPart(k, p)
+	}
+	return span{iv: iv}, nil
+}
+
+// hashSpan parses a part of a hash keyspace.
+func hashSpan(k *Keyspace, p Part) (span, *sqlstate.Error) {
+	iv := keyspace.WholeHash()
+	if p.Low != nil {
+		n, err := positionBound(k, p.Low)
+		if err != nil {
+			return span{}, err
+		}
+		iv.Low = n
+	}
+	if p.High != nil {
+		n, err := positionBound(k, p.High)
+		if err != nil {
+			return span{}, err
+		}
+		iv.High, iv.Last = n, false
+	}
+	if !iv.Last && iv.High <= iv.Low {
 		return span{}, emptyPart(k, p)
 	}
 	return span{iv: iv}, nil

@@ -61,22 +61,8 @@ func (s *Snapshot) index() error {
 	if st.SchemaVersion > st.Version {
 		return invalid(sqlstate.InvalidObjectDefinition, "schema version %d is above the map's version %d", st.SchemaVersion, st.Version)
 	}
-	for _, b := range []struct {
-		what    string
-		is, max int
-	}{
-		{"shards", len(st.Shards), MaxShards},
-		{"keyspaces", len(st.Keyspaces), MaxKeyspaces},
-		{"tables", len(st.Tables), MaxTables},
-		{"sequences", len(st.Sequences), MaxTables},
-		{"views", len(st.Views), MaxTables},
-		{"functions", len(st.Functions), MaxFunctions},
-		{"declarations", len(st.Declarations), MaxTables},
-		{"ranges, listed values and pins", assignments(st), MaxAssignments},
-	} {
-		if b.is > b.max {
-			return invalid(sqlstate.ProgramLimitExceeded, "%d %s are more than the %d that a map can hold", b.is, b.what, b.max)
-		}
+	if err := st.checkCounts(); err != nil {
+		return err
 	}
 	if err := s.indexShards(); err != nil {
 		return err
@@ -122,6 +108,28 @@ func (s *Snapshot) index() error {
 	}
 	if err := s.indexObjects(); err != nil {
 		return err
+	}
+	return nil
+}
+
+// checkCounts refuses a map with more of something than one can hold.
+func (st *State) checkCounts() error {
+	for _, b := range []struct {
+		what    string
+		is, max int
+	}{
+		{"shards", len(st.Shards), MaxShards},
+		{"keyspaces", len(st.Keyspaces), MaxKeyspaces},
+		{"tables", len(st.Tables), MaxTables},
+		{"sequences", len(st.Sequences), MaxTables},
+		{"views", len(st.Views), MaxTables},
+		{"functions", len(st.Functions), MaxFunctions},
+		{"declarations", len(st.Declarations), MaxTables},
+		{"ranges, listed values and pins", assignments(st), MaxAssignments},
+	} {
+		if b.is > b.max {
+			return invalid(sqlstate.ProgramLimitExceeded, "%d %s are more than the %d that a map can hold", b.is, b.what, b.max)
+		}
 	}
 	return nil
 }
@@ -228,7 +236,7 @@ func checkShard(sh *Shard) *sqlstate.Error {
 	}
 	// A URL is never printed: it may hold a password.
 	for _, url := range sh.Endpoints() {
-		if len(url) > maxURLBytes || !utf8.ValidString(url) || strings.ContainsFunc(url, isControl) {
+		if !plainText(url, maxURLBytes) {
 			return invalid(sqlstate.InvalidParameterValue, "the URL of shard %q is longer than %d bytes or has characters that no URL has", sh.Name, maxURLBytes)
 		}
 	}
@@ -238,23 +246,26 @@ func checkShard(sh *Shard) *sqlstate.Error {
 	if err := checkService(sh); err != nil {
 		return err
 	}
-	if len(sh.Drain) > maxDrainBytes || !utf8.ValidString(sh.Drain) || strings.ContainsFunc(sh.Drain, isControl) {
+	if !plainText(sh.Drain, maxDrainBytes) {
 		return invalid(sqlstate.InvalidParameterValue, "the drain of shard %q is longer than %d bytes or has control characters", sh.Name, maxDrainBytes)
 	}
 	if len(sh.Labels) > maxLabels {
 		return invalid(sqlstate.ProgramLimitExceeded, "shard %q has %d labels; %d are allowed", sh.Name, len(sh.Labels), maxLabels)
 	}
 	for k, v := range sh.Labels {
-		for _, text := range []string{k, v} {
-			if len(text) > maxLabelBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, isControl) {
-				return invalid(sqlstate.InvalidParameterValue, "label %q of shard %q is longer than %d bytes or has control characters", clip(k), sh.Name, maxLabelBytes)
-			}
+		if !plainText(k, maxLabelBytes) || !plainText(v, maxLabelBytes) {
+			return invalid(sqlstate.InvalidParameterValue, "label %q of shard %q is longer than %d bytes or has control characters", clip(k), sh.Name, maxLabelBytes)
 		}
 		if k == "" {
 			return invalid(sqlstate.InvalidParameterValue, "shard %q has a label without a name", sh.Name)
 		}
 	}
 	return nil
+}
+
+// plainText reports whether a text is at most so long, and is UTF-8 without control characters.
+func plainText(text string, max int) bool {
+	return len(text) <= max && utf8.ValidString(text) && !strings.ContainsFunc(text, isControl)
 }
 
 // checkOwner checks the shard and the epoch of one assignment.

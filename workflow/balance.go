@@ -192,12 +192,7 @@ func Balance(snap *shardmap.Snapshot, found Found, o BalanceOptions) (*BalancePl
 	rest := resting(snap)
 	shards := slices.DeleteFunc(shardmap.PlacementShards(snap.Shards()), func(s placement.Shard) bool { return rest[s.Name] })
 	for i := range shards {
-		labels := maps.Clone(shards[i].Labels)
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[nameLabel] = shards[i].Name
-		shards[i].Labels = labels
+		shards[i].Labels = withLabel(shards[i].Labels, nameLabel, shards[i].Name)
 	}
 	var all []placement.Unit
 	var at []int // in pieces
@@ -234,20 +229,35 @@ func Balance(snap *shardmap.Snapshot, found Found, o BalanceOptions) (*BalancePl
 	p.moves(pieces, owners, constraints)
 	p.merge(pieces, owners)
 	p.After, p.SkewAfter = shares(snap, pieces, owners, p.weigh)
-	for _, by := range []string{ByBytes, ByRows, ByLoad} {
-		weigh := weighing(by, pieces)
-		s := Skew{By: by}
-		if _, s.Before = shares(snap, pieces, before, weigh); s.Before > 0 {
-			_, s.After = shares(snap, pieces, owners, weigh)
-			p.Skews = append(p.Skews, s)
-		}
-	}
+	p.skews(snap, pieces, before, owners)
 	rate := o.BytesPerSecond
 	if rate == 0 {
 		rate = DefaultMoveRate
 	}
 	p.Seconds = float64(p.Bytes) / rate
 	return p, nil
+}
+
+// withLabel is a copy of labels with one more.
+func withLabel(labels map[string]string, name, value string) map[string]string {
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[name] = value
+	return out
+}
+
+// skews says how uneven the shards are by each measure, before and after.
+func (p *BalancePlan) skews(snap *shardmap.Snapshot, pieces []piece, before, after []string) {
+	for _, by := range []string{ByBytes, ByRows, ByLoad} {
+		weigh := weighing(by, pieces)
+		s := Skew{By: by}
+		if _, s.Before = shares(snap, pieces, before, weigh); s.Before > 0 {
+			_, s.After = shares(snap, pieces, after, weigh)
+			p.Skews = append(p.Skews, s)
+		}
+	}
 }
 
 // Fits says why a plan that was made from an older map cannot be carried out in this one: what it
@@ -447,15 +457,10 @@ func (p *BalancePlan) merge(pieces []piece, owners []string) {
 	if o.MergeBytes <= 0 && o.MergeLoad <= 0 {
 		return
 	}
-	small := func(s Size) bool {
-		return (o.MergeBytes <= 0 || s.Bytes < o.MergeBytes) && (o.MergeLoad <= 0 || s.Load < o.MergeLoad) &&
-			(o.SplitBytes <= 0 || s.Bytes <= o.SplitBytes/2) && (o.SplitLoad <= 0 || s.Load <= o.SplitLoad/2)
-	}
 	var sum Size
 	for i := range pieces {
 		c := &pieces[i]
-		joins := i > 0 && c.kind == "range" && pieces[i-1].kind == "range" && pieces[i-1].ks == c.ks &&
-			!c.fixed && !pieces[i-1].fixed && owners[i] == owners[i-1] && small(sum.plus(c.size)) && sameRules(&c.unit, &pieces[i-1].unit)
+		joins := i > 0 && neighbours(&pieces[i-1], c) && owners[i] == owners[i-1] && o.small(sum.plus(c.size))
 		if !joins {
 			sum = c.size
 			continue
@@ -463,6 +468,17 @@ func (p *BalancePlan) merge(pieces []piece, owners []string) {
 		sum.add(c.size)
 		p.Steps = append(p.Steps, PlanStep{Kind: Merge, Keyspace: c.ks, Part: c.part, At: c.part.Low, To: owners[i], Size: sum})
 	}
+}
+
+// small reports whether ranges of that size together are to be one.
+func (o *BalanceOptions) small(s Size) bool {
+	return (o.MergeBytes <= 0 || s.Bytes < o.MergeBytes) && (o.MergeLoad <= 0 || s.Load < o.MergeLoad) &&
+		(o.SplitBytes <= 0 || s.Bytes <= o.SplitBytes/2) && (o.SplitLoad <= 0 || s.Load <= o.SplitLoad/2)
+}
+
+// neighbours reports whether a piece and the one before it are ranges that can be one.
+func neighbours(before, c *piece) bool {
+	return c.kind == "range" && before.kind == "range" && before.ks == c.ks && !c.fixed && !before.fixed && sameRules(&c.unit, &before.unit)
 }
 
 // shares says what each shard holds.

@@ -77,9 +77,9 @@ func (p *Policy) Check() error {
 		return sqlstate.New(sqlstate.InvalidParameterValue, "a policy "+format, args...).WithHint("see: cleave policy set --help")
 	}
 	switch {
-	case p.Mode != Manual && p.Mode != Propose && p.Mode != Auto:
+	case !slices.Contains([]Mode{Manual, Propose, Auto}, p.Mode):
 		return bad("is manual, propose or auto, not %q", shorten(string(p.Mode)))
-	case p.By != ByBytes && p.By != ByRows && p.By != ByLoad && p.By != ByBoth:
+	case !slices.Contains([]string{ByBytes, ByRows, ByLoad, ByBoth}, p.By):
 		return bad("makes bytes, rows, load or both even, not %q", shorten(p.By))
 	case !(p.Tolerance >= 0.01 && p.Tolerance <= 10):
 		return bad("leaves a tolerance of 0.01 to 10, not %v", p.Tolerance)
@@ -87,7 +87,7 @@ func (p *Policy) Check() error {
 		return bad("acts from a skew of %.3g on, with that tolerance, or above, not %v: it would undo and do again", 1+1.5*p.Tolerance, p.MinSkew)
 	case p.AtOnce > MaxChildren:
 		return bad("has at most %d moves at once, not %d", MaxChildren, p.AtOnce)
-	case p.EverySeconds < 1 || p.HoldSeconds < 0 || p.CoolSeconds < 0 || p.EverySeconds > 86400 || p.HoldSeconds > 30*86400 || p.CoolSeconds > 30*86400:
+	case p.EverySeconds < 1 || p.EverySeconds > 86400 || min(p.HoldSeconds, p.CoolSeconds) < 0 || max(p.HoldSeconds, p.CoolSeconds) > 30*86400:
 		return bad("looks every 1 s to 24 h, and waits at most 30 days")
 	}
 	for _, n := range []struct {

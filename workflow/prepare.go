@@ -200,30 +200,14 @@ func brokenUnits(snap *shardmap.Snapshot, units map[string][]placement.Unit, con
 			}
 			return true
 		}
-		meant, others := map[string]int{}, map[string]int{}
-		for _, list := range units {
-			for n := range list {
-				if means(&list[n]) {
-					meant[list[n].Owner]++
-				} else {
-					others[list[n].Owner]++
-				}
-			}
-		}
+		meant, others := ownersOf(units, means)
 		for _, list := range units {
 			for n := range list {
 				u := &list[n]
 				var bad bool
 				switch c.Kind {
 				case placement.Residency:
-					sh, ok := snap.Shard(u.Owner)
-					bad = means(u)
-					for k, v := range c.Shards {
-						if ok && sh.Labels[k] != v {
-							ok = false
-						}
-					}
-					bad = bad && !ok
+					bad = means(u) && !resides(snap, u.Owner, c.Shards)
 				case placement.Isolation:
 					bad = meant[u.Owner] > 0 && others[u.Owner] > 0
 				case placement.AntiAffinity:
@@ -236,6 +220,35 @@ func brokenUnits(snap *shardmap.Snapshot, units map[string][]placement.Unit, con
 		}
 	}
 	return out
+}
+
+// resides reports whether a shard has labels.
+func resides(snap *shardmap.Snapshot, shard string, labels map[string]string) bool {
+	sh, ok := snap.Shard(shard)
+	if !ok {
+		return false
+	}
+	for k, v := range labels {
+		if sh.Labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// ownersOf counts the units that are meant, and the others, by their shards.
+func ownersOf(units map[string][]placement.Unit, means func(u *placement.Unit) bool) (meant, others map[string]int) {
+	meant, others = map[string]int{}, map[string]int{}
+	for _, list := range units {
+		for n := range list {
+			if means(&list[n]) {
+				meant[list[n].Owner]++
+			} else {
+				others[list[n].Owner]++
+			}
+		}
+	}
+	return meant, others
 }
 
 // sameRules reports whether the same constraints mean two units.

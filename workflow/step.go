@@ -462,27 +462,7 @@ func (s *State) ask(e Event) {
 			s.goTo(Choosing, e.At, "approved"+by)
 		}
 	case Cancel:
-		switch {
-		case s.Step == Cancelled, s.Ending == Cancelled:
-		case s.Spec.Kind != Move:
-			s.Ending, s.Paused = Cancelled, false
-			if s.Step == Working {
-				s.goTo(Working, e.At, "cancelled"+by)
-				return
-			}
-			s.finish(Cancelled, e.At, "cancelled"+by)
-		case s.Back:
-			s.Paused = false
-			if s.Step == Closing || s.Step == Reopening {
-				s.After = Opened
-				s.goTo(Reopening, e.At, "the reversal was cancelled"+by)
-				return
-			}
-			s.Back = false
-			s.goTo(Opened, e.At, "the reversal was cancelled"+by)
-		default:
-			s.giveUp(e.At, "cancelled"+by)
-		}
+		s.askCancel(e.At, by)
 	case Reverse:
 		switch {
 		case s.Back, s.Step.Ended(), s.Ending == Cancelled:
@@ -505,6 +485,31 @@ func (s *State) ask(e Event) {
 			s.Spec.KeepMS = -1
 			s.note(e.At, "will be completed at once"+by)
 		}
+	}
+}
+
+// askCancel ends what is under way. A move that is being reversed goes back to where the reversal began.
+func (s *State) askCancel(at int64, by string) {
+	switch {
+	case s.Step == Cancelled, s.Ending == Cancelled:
+	case s.Spec.Kind != Move:
+		s.Ending, s.Paused = Cancelled, false
+		if s.Step == Working {
+			s.goTo(Working, at, "cancelled"+by)
+			return
+		}
+		s.finish(Cancelled, at, "cancelled"+by)
+	case s.Back:
+		s.Paused = false
+		if s.Step == Closing || s.Step == Reopening {
+			s.After = Opened
+			s.goTo(Reopening, at, "the reversal was cancelled"+by)
+			return
+		}
+		s.Back = false
+		s.goTo(Opened, at, "the reversal was cancelled"+by)
+	default:
+		s.giveUp(at, "cancelled"+by)
 	}
 }
 

@@ -77,23 +77,28 @@ func NewCandidate(c Column, known bool, p *Profile, shards int) Candidate {
 		out.Reasons = append(out.Reasons, "no row has a value")
 	}
 	if known {
-		if c.InPrimaryKey {
-			out.penalty -= 2
-			out.Reasons = append(out.Reasons, "is in the primary key")
-		}
-		if len(c.References) > 0 {
-			out.penalty -= 3
-			out.Reasons = append(out.Reasons, "refers to "+strings.Join(c.References, ", ")+", so rows belong together by it")
-		}
-		if proof := c.fixed(); proof != "" {
-			out.penalty--
-			out.Reasons = append(out.Reasons, "does not change: "+proof)
-		}
+		out.favour(&c)
 	}
 	if out.Verdict != Poor && len(out.Reasons) == 0 {
 		out.Reasons = append(out.Reasons, fmt.Sprintf("%s keys, %.1f rows each", about(out.Key.Distinct, out.Key.DistinctError), float64(out.Key.Rows)/float64(max(out.Key.Distinct, 1))))
 	}
 	return out
+}
+
+// favour notes what speaks for a column that is known.
+func (out *Candidate) favour(c *Column) {
+	if c.InPrimaryKey {
+		out.penalty -= 2
+		out.Reasons = append(out.Reasons, "is in the primary key")
+	}
+	if len(c.References) > 0 {
+		out.penalty -= 3
+		out.Reasons = append(out.Reasons, "refers to "+strings.Join(c.References, ", ")+", so rows belong together by it")
+	}
+	if proof := c.fixed(); proof != "" {
+		out.penalty--
+		out.Reasons = append(out.Reasons, "does not change: "+proof)
+	}
 }
 
 // bestSkew is the least possible skew: the heaviest key is on one shard, and

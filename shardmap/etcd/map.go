@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/cleavedb/cleave/shardmap"
@@ -215,37 +216,43 @@ func (d *directory) store(ctx context.Context, e shardmap.Entry, packed []byte, 
 			if res.Succeeded {
 				return nil
 			}
-			if kvs := res.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
-				if by, _, _, err := unseal(kvs[0].Value); err == nil && by == nonce {
-					return nil // an attempt before this one
-				}
-			}
-			current := uint64(0)
-			if kvs := res.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-				if v, err := versionOf(kvs[0].Key); err == nil {
-					current = v
-				}
-			}
-			if e.ID != "" {
-				if kvs := res.Responses[2].GetResponseRange().Kvs; len(kvs) > 0 {
-					made, err := strconv.ParseUint(string(kvs[0].Value), 10, 64)
-					if err == nil {
-						return shardmap.DuplicateID(e.ID, made)
-					}
-				}
-			}
-			if current != e.Version-1 {
-				return shardmap.Conflict(e.Version-1, current)
-			}
-			if err := d.refused(ctx, g); err != nil {
-				return err
-			}
-			return shardmap.Conflict(e.Version-1, current) // refused a moment ago, for a reason that is gone
+			return notStored(e, nonce, res.Responses, func() error { return d.refused(ctx, g) })
 		})
 	if err != nil && sqlstate.CodeOf(err) != sqlstate.TransactionUnknown {
 		d.discard(ctx, e.Version, nonce)
 	}
 	return err
+}
+
+// notStored says why a version was not stored; nil if an attempt before this one has stored it. found are the newest version, what is
+// stored as this one, and the version that has the entry's id. refused asks whether something else than the version was wrong.
+func notStored(e shardmap.Entry, nonce uuid.UUID, found []*etcdserverpb.ResponseOp, refused func() error) error {
+	if kvs := found[1].GetResponseRange().Kvs; len(kvs) > 0 {
+		if by, _, _, err := unseal(kvs[0].Value); err == nil && by == nonce {
+			return nil
+		}
+	}
+	current := uint64(0)
+	if kvs := found[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		if v, err := versionOf(kvs[0].Key); err == nil {
+			current = v
+		}
+	}
+	if e.ID != "" {
+		if kvs := found[2].GetResponseRange().Kvs; len(kvs) > 0 {
+			made, err := strconv.ParseUint(string(kvs[0].Value), 10, 64)
+			if err == nil {
+				return shardmap.DuplicateID(e.ID, made)
+			}
+		}
+	}
+	if current != e.Version-1 {
+		return shardmap.Conflict(e.Version-1, current)
+	}
+	if err := refused(); err != nil {
+		return err
+	}
+	return shardmap.Conflict(e.Version-1, current) // refused a moment ago, for a reason that is gone
 }
 
 // discard removes the parts of a change that came to nothing, as far as it can.

@@ -1,6 +1,7 @@
 package sqlitedir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,23 +217,7 @@ func prepare(ctx context.Context, conn *sqlite.Conn) error {
 	// Another process may have done it in the meantime.
 	format, err = inspect(conn)
 	if err == nil && format != fileFormat {
-		script := tables
-		if format == 1 {
-			script = newTables
-		}
-		for _, statement := range strings.SplitAfter(script, ";\n") {
-			if statement = strings.TrimSpace(statement); err == nil && statement != "" {
-				err = sqlitex.ExecuteTransient(conn, statement, nil)
-			}
-		}
-		for _, pragma := range []string{
-			fmt.Sprintf("PRAGMA application_id = %d", applicationID),
-			fmt.Sprintf("PRAGMA user_version = %d", fileFormat),
-		} {
-			if err == nil {
-				err = sqlitex.ExecuteTransient(conn, pragma, nil)
-			}
-		}
+		err = makeTables(conn, format)
 	}
 	if err == nil {
 		err = sqlitex.ExecuteTransient(conn, "COMMIT", nil)
@@ -241,6 +226,25 @@ func prepare(ctx context.Context, conn *sqlite.Conn) error {
 		err = errors.Join(err, sqlitex.ExecuteTransient(conn, "ROLLBACK", nil))
 	}
 	return err
+}
+
+// makeTables makes a directory of an empty file, or of one of an earlier format.
+func makeTables(conn *sqlite.Conn, format int64) error {
+	script := tables
+	if format == 1 {
+		script = newTables
+	}
+	statements := append(strings.SplitAfter(script, ";\n"),
+		fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", fileFormat))
+	for _, statement := range statements {
+		if statement = strings.TrimSpace(statement); statement == "" {
+			continue
+		}
+		if err := sqlitex.ExecuteTransient(conn, statement, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inspect returns the file's format, 0 if it is empty, and refuses one that is
@@ -347,12 +351,7 @@ func fileError(err error, path, what string) error {
 	var known *sqlstate.Error
 	if errors.As(err, &known) {
 		if what == "open" || known.Code == sqlstate.DataCorrupted {
-			if known.Detail == "" {
-				known.Detail = "file " + path
-			}
-			if known.Hint == "" {
-				known.Hint = restoreHint
-			}
+			known.Detail, known.Hint = cmp.Or(known.Detail, "file "+path), cmp.Or(known.Hint, restoreHint)
 		}
 		return err
 	}
