@@ -67,19 +67,8 @@ func (x *Exchange) begin(message []byte, random string) ([]byte, error) {
 	if !ok {
 		return nil, ErrMessage
 	}
-	switch {
-	case flag == "n" && !x.plus:
-	case flag == "y" && !x.plus:
-		if x.offered {
-			// The client could bind, and was made to believe that we cannot: somebody
-			// in between took our offer away.
-			return nil, fmt.Errorf("%w: the client thinks that the server does not support it, but the server does", ErrBinding)
-		}
-	case flag == "p=tls-server-end-point" && x.plus:
-	case strings.HasPrefix(flag, "p=") && x.plus:
-		return nil, fmt.Errorf("%w: unsupported channel binding type", ErrMessage)
-	default:
-		return nil, fmt.Errorf("%w: channel binding flag %q does not suit the mechanism", ErrMessage, clip(flag))
+	if err := x.checkBinding(flag); err != nil {
+		return nil, err
 	}
 	identity, bare, ok := strings.Cut(rest, ",")
 	if !ok {
@@ -101,6 +90,25 @@ func (x *Exchange) begin(message []byte, random string) ([]byte, error) {
 	x.nonce = nonce + random
 	x.first = "r=" + x.nonce + ",s=" + base64.StdEncoding.EncodeToString(x.verifier.salt) + ",i=" + strconv.Itoa(x.verifier.iterations)
 	return []byte(x.first), nil
+}
+
+// checkBinding wants the flag of channel binding that suits the mechanism.
+func (x *Exchange) checkBinding(flag string) error {
+	switch {
+	case flag == "n" && !x.plus:
+	case flag == "y" && !x.plus:
+		if x.offered {
+			// The client could bind, and was made to believe that we cannot: somebody
+			// in between took our offer away.
+			return fmt.Errorf("%w: the client thinks that the server does not support it, but the server does", ErrBinding)
+		}
+	case flag == "p=tls-server-end-point" && x.plus:
+	case strings.HasPrefix(flag, "p=") && x.plus:
+		return fmt.Errorf("%w: unsupported channel binding type", ErrMessage)
+	default:
+		return fmt.Errorf("%w: channel binding flag %q does not suit the mechanism", ErrMessage, clip(flag))
+	}
+	return nil
 }
 
 // End takes the client's final message and returns the last answer. ErrProof: the

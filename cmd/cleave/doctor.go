@@ -209,21 +209,28 @@ func (d *diagnosis) folder(cfg *config.Effective, running bool) {
 		return
 	}
 	d.add(levelOK, fmt.Sprintf("data folder %s: format %d, %d %s shards", path, l.Format, len(l.Shards), l.Engine), "")
-	if !l.OnServers() {
-		for _, name := range l.Shards {
-			if file := filepath.Join(path, name+".db"); !running && !exists(file) {
-				d.add(levelError, file+" is missing, a shard of this folder", "put it back from a backup; cleave up would begin with an empty one")
-			}
-		}
-	}
-	if !running && !exists(filepath.Join(path, wiring.DirectoryFile)) && cfg.Directory == "" {
-		d.add(levelWarning, "the data folder "+path+" has no shard map: its first start did not finish", startLine(cfg))
+	if !running {
+		d.files(cfg, path, l)
 	}
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(path, &disk); err == nil {
 		if free := disk.Bavail * uint64(disk.Bsize); free < diskLow {
 			d.add(levelWarning, fmt.Sprintf("the disk of %s has %d MiB left", path, free>>20), "free space on it: a full disk fails writes with 53100")
 		}
+	}
+}
+
+// files looks for the files that a data folder should have.
+func (d *diagnosis) files(cfg *config.Effective, path string, l *wiring.Layout) {
+	if !l.OnServers() {
+		for _, name := range l.Shards {
+			if file := filepath.Join(path, name+".db"); !exists(file) {
+				d.add(levelError, file+" is missing, a shard of this folder", "put it back from a backup; cleave up would begin with an empty one")
+			}
+		}
+	}
+	if cfg.Directory == "" && !exists(filepath.Join(path, wiring.DirectoryFile)) {
+		d.add(levelWarning, "the data folder "+path+" has no shard map: its first start did not finish", startLine(cfg))
 	}
 }
 

@@ -275,21 +275,26 @@ func (a *app) begin(cmd *cobra.Command, wait bool, ask func(context.Context, *ap
 	if a.json {
 		return errors.Join(a.printJSON(res), failed)
 	}
+	return errors.Join(printBegun(a.stdout, res), failed)
+}
+
+// printBegun prints the plan of a workflow, and whether it was begun.
+func printBegun(out io.Writer, res *admin.WorkflowResult) (err error) {
 	head := "plan:"
 	if res.Done {
 		head = "begun:"
 	}
-	fmt.Fprintln(a.stdout, head)
+	fmt.Fprintln(out, head)
 	for _, line := range res.Plan {
-		fmt.Fprintf(a.stdout, "  %s\n", terminal.Printable(line))
+		fmt.Fprintf(out, "  %s\n", terminal.Printable(line))
 	}
 	switch {
 	case !res.Done:
-		_, err = fmt.Fprintln(a.stdout, "nothing was changed (--dry-run)")
+		_, err = fmt.Fprintln(out, "nothing was changed (--dry-run)")
 	case res.Workflow != nil:
-		_, err = fmt.Fprintf(a.stdout, "%s\nsee: cleave moves %s\n", res.Workflow.ID, res.Workflow.ID)
+		_, err = fmt.Fprintf(out, "%s\nsee: cleave moves %s\n", res.Workflow.ID, res.Workflow.ID)
 	}
-	return errors.Join(err, failed)
+	return err
 }
 
 // soonMax is how long is looked whether what was begun fails at once, soonEvery how often.
@@ -423,22 +428,7 @@ func progressLine(w *admin.WorkflowInfo) string {
 	if w.Paused {
 		b.WriteString(" (paused)")
 	}
-	switch {
-	case w.Step == "copying":
-		fmt.Fprintf(&b, ": %d of about %d rows, %s", w.Rows, max(w.Rows, w.RowsAll), byteText(w.Bytes))
-		if w.RowsPerSecond > 0 {
-			fmt.Fprintf(&b, ", %.0f rows/s, %s/s", w.RowsPerSecond, byteText(int64(w.BytesPerSecond)))
-		}
-		b.WriteString(timeLeft(w))
-	case w.Step == "verifying" && w.Bytes > 0:
-		fmt.Fprintf(&b, ": %s of about %s compared%s", byteText(w.Bytes), byteText(max(w.Bytes, w.BytesAll)), timeLeft(w))
-	case (w.Step == "cleaning" || w.Step == "cancelling") && w.Rows > 0:
-		fmt.Fprintf(&b, ": %d of about %d rows deleted%s", w.Rows, max(w.Rows, w.RowsAll, w.Copied), timeLeft(w))
-	case w.Step == "done" && w.Copied > 0:
-		fmt.Fprintf(&b, ": %d rows moved", w.Copied)
-	case w.LagBytes >= 0 && !w.Ended:
-		fmt.Fprintf(&b, ": %s behind, %d changes applied", byteText(w.LagBytes), w.Changes)
-	}
+	b.WriteString(stepProgress(w))
 	if len(w.Children) > 0 {
 		fmt.Fprintf(&b, ": %s", strings.Join(w.Children, ", "))
 	}
@@ -449,6 +439,27 @@ func progressLine(w *admin.WorkflowInfo) string {
 		fmt.Fprintf(&b, " (%s)", terminal.Printable(w.Error))
 	}
 	return b.String()
+}
+
+// stepProgress is how far the step of a workflow has come.
+func stepProgress(w *admin.WorkflowInfo) string {
+	switch {
+	case w.Step == "copying":
+		pace := ""
+		if w.RowsPerSecond > 0 {
+			pace = fmt.Sprintf(", %.0f rows/s, %s/s", w.RowsPerSecond, byteText(int64(w.BytesPerSecond)))
+		}
+		return fmt.Sprintf(": %d of about %d rows, %s%s%s", w.Rows, max(w.Rows, w.RowsAll), byteText(w.Bytes), pace, timeLeft(w))
+	case w.Step == "verifying" && w.Bytes > 0:
+		return fmt.Sprintf(": %s of about %s compared%s", byteText(w.Bytes), byteText(max(w.Bytes, w.BytesAll)), timeLeft(w))
+	case (w.Step == "cleaning" || w.Step == "cancelling") && w.Rows > 0:
+		return fmt.Sprintf(": %d of about %d rows deleted%s", w.Rows, max(w.Rows, w.RowsAll, w.Copied), timeLeft(w))
+	case w.Step == "done" && w.Copied > 0:
+		return fmt.Sprintf(": %d rows moved", w.Copied)
+	case w.LagBytes >= 0 && !w.Ended:
+		return fmt.Sprintf(": %s behind, %d changes applied", byteText(w.LagBytes), w.Changes)
+	}
+	return ""
 }
 
 func byteText(n int64) string {

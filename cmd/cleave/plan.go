@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -131,34 +132,39 @@ func (a *app) showPlan(cmd *cobra.Command, c *api.Client, id string, wait bool) 
 	if p.Plan == nil {
 		return nil
 	}
+	printPlan(a.stdout, p)
+	if w.Step == "proposed" {
+		fmt.Fprintf(a.stdout, "to carry it out: cleave plan approve %s; to drop it: cleave plan cancel %s\n", w.ID, w.ID)
+	}
+	return nil
+}
+
+// printPlan prints the steps of a plan, and what it makes of the shards.
+func printPlan(out io.Writer, p *admin.PlanInfo) {
 	for i, line := range p.Lines() {
 		mark := "  "
 		if i < p.Begun {
 			mark = "* "
 		}
-		fmt.Fprintf(a.stdout, "%s%s  %s\n", mark, terminal.Printable(line), byteText(p.Plan.Steps[i].Bytes))
+		fmt.Fprintf(out, "%s%s  %s\n", mark, terminal.Printable(line), byteText(p.Plan.Steps[i].Bytes))
 	}
-	fmt.Fprintf(a.stdout, "%d steps, %s of %d rows to move, about %s; made from map version %d\n", len(p.Plan.Steps), byteText(p.Plan.Bytes), p.Plan.Rows,
+	fmt.Fprintf(out, "%d steps, %s of %d rows to move, about %s; made from map version %d\n", len(p.Plan.Steps), byteText(p.Plan.Bytes), p.Plan.Rows,
 		(time.Duration(p.Plan.Seconds*float64(time.Second)) + time.Second).Truncate(time.Second), p.Plan.Version)
-	fmt.Fprintf(a.stdout, "skew %.2f now, %.2f afterwards (the fullest shard over its share)\n", p.Plan.SkewBefore, p.Plan.SkewAfter)
+	fmt.Fprintf(out, "skew %.2f now, %.2f afterwards (the fullest shard over its share)\n", p.Plan.SkewBefore, p.Plan.SkewAfter)
 	for _, s := range p.Plan.Skews {
-		fmt.Fprintf(a.stdout, "  of %s: %.2f -> %.2f\n", s.By, s.Before, s.After)
+		fmt.Fprintf(out, "  of %s: %.2f -> %.2f\n", s.By, s.Before, s.After)
 	}
 	if p.Plan.Broken > 0 {
-		fmt.Fprintf(a.stdout, "it repairs what breaks %d constraints\n", p.Plan.Broken)
+		fmt.Fprintf(out, "it repairs what breaks %d constraints\n", p.Plan.Broken)
 	}
 	if p.Plan.Left > 0 {
-		fmt.Fprintf(a.stdout, "%d moves are left for the next plan by the bound on bytes\n", p.Plan.Left)
+		fmt.Fprintf(out, "%d moves are left for the next plan by the bound on bytes\n", p.Plan.Left)
 	}
 	after := map[string]string{}
 	for _, s := range p.Plan.After {
 		after[s.Shard] = byteText(s.Bytes) + " (" + strconv.FormatFloat(s.Over, 'f', 2, 64) + ")"
 	}
 	for _, s := range p.Plan.Before {
-		fmt.Fprintf(a.stdout, "  %s: %s (%.2f) -> %s\n", s.Shard, byteText(s.Bytes), s.Over, after[s.Shard])
+		fmt.Fprintf(out, "  %s: %s (%.2f) -> %s\n", s.Shard, byteText(s.Bytes), s.Over, after[s.Shard])
 	}
-	if w.Step == "proposed" {
-		fmt.Fprintf(a.stdout, "to carry it out: cleave plan approve %s; to drop it: cleave plan cancel %s\n", w.ID, w.ID)
-	}
-	return nil
 }

@@ -50,22 +50,29 @@ func chooseAccount(name, dataDir string) (account, error) {
 		if err != nil {
 			continue
 		}
-		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
-		if err1 != nil || err2 != nil || uid == 0 {
-			continue
+		if a, ok := accountOf(u); ok {
+			return a, nil
 		}
-		a := account{name: u.Username, uid: uint32(uid), gid: uint32(gid), drop: true}
-		ids, _ := u.GroupIds() // without them the primary group alone is used
-		for _, id := range ids {
-			if g, err := strconv.ParseUint(id, 10, 32); err == nil {
-				a.groups = append(a.groups, uint32(g))
-			}
-		}
-		return a, nil
 	}
 	return account{}, sqlstate.New(sqlstate.ConfigFileError, "PostgreSQL refuses to run as root, and there is no user %s to run it as", strings.Join(candidates, " or ")).
 		WithHint("start as another user, or create one: useradd --system postgres")
+}
+
+// accountOf is a user's account, with its groups; false for root.
+func accountOf(u *user.User) (account, bool) {
+	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	if err1 != nil || err2 != nil || uid == 0 {
+		return account{}, false
+	}
+	a := account{name: u.Username, uid: uint32(uid), gid: uint32(gid), drop: true}
+	ids, _ := u.GroupIds() // without them the primary group alone is used
+	for _, id := range ids {
+		if g, err := strconv.ParseUint(id, 10, 32); err == nil {
+			a.groups = append(a.groups, uint32(g))
+		}
+	}
+	return a, true
 }
 
 // attributes are those of a child process: its own process group, so that an

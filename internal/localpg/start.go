@@ -376,12 +376,8 @@ func (s *Server) makeSocketDir() error {
 	if err := s.account.reach(dir); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err == nil {
-		if err := s.account.own(dir); err != nil {
-			return fileError(err, "cannot give the socket folder %s to %s", dir, s.account.name)
-		}
-	} else if !errors.Is(err, os.ErrExist) {
-		return fileError(err, "cannot make the socket folder %s", dir)
+	if err := s.ownFolder(dir); err != nil {
+		return err
 	}
 	st, err := os.Lstat(dir)
 	switch {
@@ -400,6 +396,21 @@ func (s *Server) makeSocketDir() error {
 			WithHint("chown %s %s", s.account.name, dir)
 	}
 	s.socketDir = dir
+	return nil
+}
+
+// ownFolder makes the socket folder, if it is not there, and gives it to the server's user.
+func (s *Server) ownFolder(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fileError(err, "cannot make the socket folder %s", dir)
+	}
+	if err := s.account.own(dir); err != nil {
+		return fileError(err, "cannot give the socket folder %s to %s", dir, s.account.name)
+	}
 	return nil
 }
 

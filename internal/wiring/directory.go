@@ -60,32 +60,13 @@ func Bootstrap(ctx context.Context, dir shardmap.Directory, shards []admin.Boots
 		snap, err := dir.Load(ctx)
 		// A process that was killed after it had written the first map has not prepared all shards.
 		if errors.Is(err, shardmap.ErrNotFound) || err == nil && snap.Version() == 1 {
-			ops := NewOps(dir, software, log)
-			res, err := ops.Bootstrap(ctx, admin.BootstrapRequest{Meta: admin.Meta{By: by, Why: "first start of " + who}, Shards: shards})
-			if e := ops.Close(); err == nil && e != nil {
-				return e
-			}
-			if err != nil {
-				return err
-			}
-			if res.Created {
-				log.Info("a new cluster", "cluster", res.Cluster, "version", res.Version)
-			}
-			return nil
+			return bootstrap(ctx, dir, shards, by, who, software, log)
 		}
 		if err != nil {
 			return err
 		}
 		next := snap.State().Clone()
-		var moved []string
-		for _, local := range shards {
-			for i := range next.Shards {
-				if s := &next.Shards[i]; s.Name == local.Name && s.URL != local.URL {
-					s.URL = local.URL
-					moved = append(moved, s.Name)
-				}
-			}
-		}
+		moved := setURLs(&next, shards)
 		if len(moved) == 0 {
 			return nil
 		}
@@ -102,4 +83,33 @@ func Bootstrap(ctx context.Context, dir shardmap.Directory, shards []admin.Boots
 		return err
 	}
 	return sqlstate.New(sqlstate.SerializationFailure, "the shard map changes all the time").WithHint("stop the other processes that use this directory, then start again")
+}
+
+// bootstrap makes the first map, or goes on with the shards that it has not prepared.
+func bootstrap(ctx context.Context, dir shardmap.Directory, shards []admin.BootstrapShard, by, who, software string, log *slog.Logger) error {
+	ops := NewOps(dir, software, log)
+	res, err := ops.Bootstrap(ctx, admin.BootstrapRequest{Meta: admin.Meta{By: by, Why: "first start of " + who}, Shards: shards})
+	if e := ops.Close(); err == nil && e != nil {
+		return e
+	}
+	if err != nil {
+		return err
+	}
+	if res.Created {
+		log.Info("a new cluster", "cluster", res.Cluster, "version", res.Version)
+	}
+	return nil
+}
+
+// setURLs tells a map where local shards are now, and returns the names of those that were elsewhere.
+func setURLs(next *shardmap.State, shards []admin.BootstrapShard) (moved []string) {
+	for _, local := range shards {
+		for i := range next.Shards {
+			if s := &next.Shards[i]; s.Name == local.Name && s.URL != local.URL {
+				s.URL = local.URL
+				moved = append(moved, s.Name)
+			}
+		}
+	}
+	return moved
 }

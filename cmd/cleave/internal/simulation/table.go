@@ -179,21 +179,7 @@ func OpenTable(ctx context.Context, state *shardmap.State, name string) (*Table,
 	}
 	def := state.Tables[i]
 	t := &Table{Schema: schema, Name: plain, ShardKey: def.ShardKey, Shards: len(state.Shards)}
-	owners := map[string]bool{state.DefaultShard: def.Keyspace == ""}
-	for _, k := range state.Keyspaces {
-		if k.Name != def.Keyspace {
-			continue
-		}
-		for _, r := range k.Ranges {
-			owners[r.Shard] = true
-		}
-		for _, v := range k.Values {
-			owners[v.Shard] = true
-		}
-		for _, p := range k.Pins {
-			owners[p.Shard] = true
-		}
-	}
+	owners := ownersOf(state, def.Keyspace)
 	for _, s := range state.Shards {
 		if !owners[s.Name] {
 			continue
@@ -220,6 +206,26 @@ func OpenTable(ctx context.Context, state *shardmap.State, name string) (*Table,
 		}
 	}
 	return t, nil
+}
+
+// ownersOf are the shards that have rows of a keyspace's tables, the default shard without a keyspace.
+func ownersOf(state *shardmap.State, keyspace string) map[string]bool {
+	owners := map[string]bool{state.DefaultShard: keyspace == ""}
+	for _, k := range state.Keyspaces {
+		if k.Name != keyspace {
+			continue
+		}
+		for _, r := range k.Ranges {
+			owners[r.Shard] = true
+		}
+		for _, v := range k.Values {
+			owners[v.Shard] = true
+		}
+		for _, p := range k.Pins {
+			owners[p.Shard] = true
+		}
+	}
+	return owners
 }
 
 type shardPart struct {
@@ -360,29 +366,38 @@ func (t *Table) describe(ctx context.Context, p tablePart, table string) error {
 		return err
 	}
 	for _, r := range rows {
-		c := simulate.Column{
-			Name: r[0], Type: r[1], NotNull: r[2] == "t", Generated: r[3] == "t", InPrimaryKey: r[6] == "t", Indexed: r[7] == "t",
-			UpdateTriggers: lines0(r[8]), Cascades: lines0(r[9]), References: lines0(r[10]), UniqueWithout: lines0(r[11]),
-			Updates: updates[0], HeapOnly: updates[1], Since: since,
+		c, err := column(r)
+		if err != nil {
+			return err
 		}
-		c.Refused = refused(c.Type)
-		if r[4] == "f" {
-			c.Refused = "its collation is nondeterministic: it holds different texts to be equal, and they would land on different shards"
-		}
-		if _, err := fmt.Sscan(r[5], &c.Values); err != nil {
-			return fmt.Errorf("pg_enum: %w", err)
-		}
-		if c.Type == "boolean" {
-			c.Values = 2
-		}
-		for _, check := range lines0(r[12]) {
-			if n := listedValues(check); n > 0 && (c.Values == 0 || n < c.Values) {
-				c.Values = n
-			}
-		}
+		c.Updates, c.HeapOnly, c.Since = updates[0], updates[1], since
 		t.Described = append(t.Described, c)
 	}
 	return nil
+}
+
+// column reads a row of columnsQuery.
+func column(r []string) (simulate.Column, error) {
+	c := simulate.Column{
+		Name: r[0], Type: r[1], NotNull: r[2] == "t", Generated: r[3] == "t", InPrimaryKey: r[6] == "t", Indexed: r[7] == "t",
+		UpdateTriggers: lines0(r[8]), Cascades: lines0(r[9]), References: lines0(r[10]), UniqueWithout: lines0(r[11]),
+	}
+	c.Refused = refused(c.Type)
+	if r[4] == "f" {
+		c.Refused = "its collation is nondeterministic: it holds different texts to be equal, and they would land on different shards"
+	}
+	if _, err := fmt.Sscan(r[5], &c.Values); err != nil {
+		return c, fmt.Errorf("pg_enum: %w", err)
+	}
+	if c.Type == "boolean" {
+		c.Values = 2
+	}
+	for _, check := range lines0(r[12]) {
+		if n := listedValues(check); n > 0 && (c.Values == 0 || n < c.Values) {
+			c.Values = n
+		}
+	}
+	return c, nil
 }
 
 func lines0(s string) []string {
