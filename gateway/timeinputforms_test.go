@@ -18,7 +18,7 @@ var inputOperands = []struct{ expr, from string }{
 	{"x", "ev, LATERAL (SELECT ev.at AS x) q"}, {"x", "ev, LATERAL (VALUES (ev.at)) q (x)"}, {"a.at", "ev a JOIN ev b USING (k)"}, {"at", "ev a (k, note) JOIN ev b USING (k)"}, {"at", "seen"}, {"note", "seen"}, {"at", "ev AS e (k, at0, at)"},
 	{"x", "(SELECT at AS x FROM ev UNION ALL SELECT ts FROM ev) q"}, {"x", "(SELECT note AS x FROM ev UNION SELECT 'now' FROM ev) q"}, {"x.at", "ev, LATERAL (SELECT (ev.c).*) x"}, {"(e).at", "ev e"}, {"max(at) OVER (PARTITION BY k)", "ev"},
 	{"lag(at, 0) OVER (PARTITION BY k)", "ev"}, {"s.at", "ev JOIN LATERAL (SELECT ev.at) s ON true"}, {"p::text", "ev"}, {"'now'::text", "ev"}, {"j ->> 'at'", "ev"}, {"at AT TIME ZONE 'UTC'", "ev"}, {"to_timestamp(extract(epoch FROM at)::float8)", "ev"},
-	{"now()", "ev"}, {"localtimestamp", "ev"}, {"current_timestamp", "ev"}, {"statement_timestamp() - statement_timestamp() + at", "ev"}, {"upper(note)", "ev"}, {"any_value(at)", "ev"},
+	{"now()", "ev"}, {"localtimestamp", "ev"}, {"current_timestamp", "ev"}, {"statement_timestamp() - statement_timestamp() + at", "ev"}, {"upper(note)", "ev"}, {"any_value(at)", "ev"}, {"initcap(at)", "ev"}, {"my.reverse(at)", "ev"}, {"my.array_append(note, at)", "ev"},
 }
 
 // inputForms have L where a literal stands, and X where an operand does.
@@ -29,7 +29,7 @@ var inputForms = []string{
 	"X::text = L", "L::text = X::text", "(X)::timestamptz = L", "X = L::timestamptz", "X = timestamptz L", "X = timestamptz(L)", "(CASE WHEN true THEN X ELSE L END) = L", "X - L = interval '0'", "age(X, L) = interval '0'", "age(L, X) = interval '0'", "L - X = interval '0'",
 	"X < ANY (ARRAY[L, 'tomorrow'])", "EXISTS (SELECT FROM (VALUES (L)) v (l) WHERE v.l = X)", "tstzrange(L, L, '[]') @> X", "X <@ tstzrange(L, L, '[]')", "'[now,now]' @> X", "date_trunc('hour', L) <= X", "(X, X) OVERLAPS (L, L)", "EXTRACT(epoch FROM X - L) = 0", "X + interval '0' = L",
 	"CASE WHEN X = L THEN X ELSE L END = L", "EXISTS (SELECT L INTERSECT SELECT X)", "(SELECT count(*) FROM (SELECT X UNION SELECT L) u) = 1", "lower(L) = X", "L || '' = X", "jsonb_build_object('a', X) = jsonb_build_object('a', L)", "NOT X <> L", "X = L COLLATE \"C\"", "(ARRAY[L, L])[1] = X",
-	"(ARRAY[X, L])[2] = X", "num_nonnulls(X, L) = 2", "X = ALL (SELECT L)", "(L, X) IN (SELECT X, L)", "CAST(L AS timestamp) = X", "to_json(X)::text = to_json(L::text)::text", "tsrange(L, L, '[]') @> X", "X = any_moment(L)",
+	"(ARRAY[X, L])[2] = X", "num_nonnulls(X, L) = 2", "X = ALL (SELECT L)", "(L, X) IN (SELECT X, L)", "CAST(L AS timestamp) = X", "to_json(X)::text = to_json(L::text)::text", "tsrange(L, L, '[]') @> X", "X = any_moment(L)", "X = my.format(L)", "X = my.array_append(note, L)",
 }
 
 var inputOperand, inputLiteral, inputValue = regexp.MustCompile(`\bX\b`), regexp.MustCompile(`\bL\b`), regexp.MustCompile(`\bV\b`)
@@ -41,7 +41,8 @@ func TestTimeInputForms(t *testing.T) {
 	p := newInputPair(t)
 	for _, sql := range []string{
 		"CREATE FUNCTION mirror(timestamptz) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS 'SELECT $1'", "CREATE FUNCTION mirror(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT $1'",
-		"CREATE FUNCTION any_moment(timestamp) RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT $1::timestamptz'", "CREATE VIEW seen AS SELECT k, at, note FROM ev",
+		"CREATE FUNCTION any_moment(timestamp) RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT $1::timestamptz'", "CREATE FUNCTION initcap(timestamptz) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS 'SELECT $1'", "CREATE SCHEMA my", "CREATE FUNCTION my.reverse(timestamptz) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS 'SELECT $1'",
+		"CREATE FUNCTION my.format(timestamptz) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS 'SELECT $1'", "CREATE FUNCTION my.array_append(text, timestamptz) RETURNS timestamptz IMMUTABLE LANGUAGE sql AS 'SELECT $2'", "CREATE VIEW seen AS SELECT k, at, note FROM ev",
 	} {
 		exec(t, p.plain, sql)
 		exec(t, p.router, sql)

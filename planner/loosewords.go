@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/internal/prototree"
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -101,7 +102,7 @@ func (ty *typer) readsAs(n *pg.Node, sc *scope) reads {
 			}
 		}
 	case *pg.Node_FuncCall:
-		if textResult(sqltree.CallName(v.FuncCall)) {
+		if textResult(sqltree.CallName(v.FuncCall)) && ty.onlyBuiltin(v.FuncCall) {
 			return readsText
 		}
 	case *pg.Node_TypeCast:
@@ -251,7 +252,10 @@ func (l *loose) cast(c *pg.TypeCast) {
 // call reports whether texts among the arguments are plain. Functions named like a type of times cast.
 func (l *loose) call(f *pg.FuncCall) bool {
 	name := sqltree.CallName(f)
-	if textCalls[name] {
+	switch {
+	case builtin.Has(name) && !l.onlyBuiltin(f): // one of the user's may have the name, and take times
+		return false
+	case textCalls[name]:
 		return true
 	}
 	switch name {
@@ -398,6 +402,9 @@ func (in *inputWords) calledWords(f *pg.FuncCall, sc *scope) {
 		return
 	}
 	in.calledTimes(f, sc)
+	if !in.onlyBuiltin(f) {
+		return
+	}
 	switch sqltree.CallName(f) {
 	case "array_append", "array_prepend", "array_remove", "array_position", "array_positions", "array_replace", "array_cat", "array_to_string", "lag", "lead", "nullif":
 		for _, n := range f.Args {

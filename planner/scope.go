@@ -100,7 +100,7 @@ func (l *laterChecks) mayName() bool {
 			}
 			return -1
 		}, l.sql)
-		if holdsWord(letters) || strings.Contains(letters, `\`) {
+		if holdsWord(letters) || strings.Contains(letters, `\`) || strings.Contains(letters, "uescape") {
 			l.words = 2
 		}
 	}
