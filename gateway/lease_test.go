@@ -52,15 +52,22 @@ func TestLease(t *testing.T) {
 	}
 	must("CREATE TABLE orders (tenant_id bigint, id bigint, note text, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id')")
 	must("INSERT INTO orders VALUES (42, 1, 'here')")
-	const slowRead = "SELECT note, pg_sleep(0.3) FROM orders WHERE tenant_id = 42"
-	const slowWrite = "UPDATE orders SET note = 'written' FROM (SELECT pg_sleep(0.3)) s WHERE tenant_id = 42 RETURNING note"
+	const slowRead = "SELECT note, pg_sleep(1.5) FROM orders WHERE tenant_id = 42"
+	const slowWrite = "UPDATE orders SET note = 'written' FROM (SELECT pg_sleep(1.5)) s WHERE tenant_id = 42 RETURNING note"
 	during := func(sql string, mode pgx.QueryExecMode) error {
 		live()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			time.Sleep(100 * time.Millisecond)
-			lease.End()
+			defer lease.End()
+			waitfor.True(t, "a shard runs the statement", func() bool {
+				for i := range cl.shards {
+					if cl.direct(t, i, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()") != "0" {
+						return true
+					}
+				}
+				return false
+			})
 		}()
 		_, err := c.Exec(ctx, sql, mode)
 		<-done
