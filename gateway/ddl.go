@@ -568,6 +568,9 @@ func (x *unitRun) commitSchema(commit bool) (err error) {
 		}
 		return err
 	}
+	if tx.Changed() && x.shards.usesTemporary() {
+		tx.Unprepared()
+	}
 	ctx, done := x.interrupts.waiting()
 	x.turn.Pause() // the change waits until nobody runs anything by an older map, and this session is at its end
 	err = x.commitChange(ctx, len(wrote) > 1)
@@ -594,9 +597,6 @@ func (x *unitRun) commitSchema(commit bool) (err error) {
 // commitChange commits the schema change itself; rows: rows were written on several shards in its transaction.
 func (x *unitRun) commitChange(ctx context.Context, rows bool) error {
 	tx := x.tx.schema
-	if tx.Changed() && x.shards.usesTemporary() {
-		tx.Unprepared()
-	}
 	switch {
 	case !rows:
 		return tx.Commit(ctx)

@@ -501,7 +501,7 @@ func (t plainSelect) translate(o queryOptions) *query {
 	}
 	t.orderAndLimit(q, s, false)
 	t.checkGrouping(sel, len(group) > 0)
-	q.single = len(group) == 0 && sel.hasAgg || len(s.FromClause) == 0
+	q.single = q.single || len(group) == 0 && sel.hasAgg || len(s.FromClause) == 0 // LIMIT 1 may have said so
 	if o.exists && !sel.hasAgg && len(group) == 0 && !q.distinct {
 		q.noTarget, q.order = true, ""
 	}
