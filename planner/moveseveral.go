@@ -202,11 +202,21 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 	})
 }
 
+func castTwice(literal *pg.Node) error {
+	return sqlstate.Refusal("CLV-0630", "the text %s is cast to a text, and then to a time", sqltext.QuoteString(literal.GetAConst().GetSval().GetSval())).
+		WithHint("Leave out the cast to a text.")
+}
+
 // clockSpan is the place of a literal in the text, with a cast to a text behind it ('now'::text): at is where the literal begins in it.
 func (src *sourceText) clockSpan(n *pg.Node) (at int32, from, to int) {
 	inner := n.GetTypeCast()
 	if inner != nil {
 		n = inner.Arg
+	}
+	for n.GetTypeCast() != nil { // several casts to a text
+		if n = n.GetTypeCast().Arg; n.GetAConst() != nil {
+			fail(castTwice(n))
+		}
 	}
 	at = n.GetAConst().GetLocation()
 	i, ts := src.tokenAt(at), src.tokens()
@@ -221,7 +231,6 @@ func (src *sourceText) clockSpan(n *pg.Node) (at int32, from, to int) {
 	case src.tokenAt(inner.TypeName.Location) == of && (of+1 == len(ts) || src.punct(of+1, ')') || src.punct(of+1, ':') || src.word(of+1, "as")):
 		return at, from, ts[of].End
 	}
-	fail(sqlstate.Refusal("CLV-0630", "the text %s is cast to a text, and then to a time", sqltext.QuoteString(n.GetAConst().GetSval().GetSval())).
-		WithHint("Leave out the cast to a text."))
+	fail(castTwice(n))
 	return at, from, to
 }

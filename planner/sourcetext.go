@@ -454,13 +454,15 @@ func (src *sourceText) setArg(n *pg.Node, as string) SetArg {
 	return SetArg{Computed: true}
 }
 
-// stringEnd is the last token of a string that begins at one: it may go on behind a line's end, and UESCAPE may follow.
+// stringEnd is the last token of a string that begins at one: it may go on behind a line's end, and UESCAPE may follow one that
+// begins with U&. Behind any other, uescape is a column's name.
 func (src *sourceText) stringEnd(i int) int {
 	ts := src.tokens()
+	unicode := strings.HasPrefix(strings.ToUpper(src.sql[ts[i].Start:ts[i].End]), "U&")
 	for (ts[i].Kind == sqlguard.String || ts[i].Kind == sqlguard.Escape) && i+1 < len(ts) && ts[i+1].Kind == sqlguard.String {
 		i++
 	}
-	if src.word(i+1, "uescape") && i+2 < len(ts) {
+	if unicode && src.word(i+1, "uescape") && i+2 < len(ts) {
 		i += 2
 	}
 	return i
