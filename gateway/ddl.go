@@ -568,9 +568,7 @@ func (x *unitRun) commitSchema(commit bool) (err error) {
 		}
 		return err
 	}
-	if tx.Changed() && x.shards.usesTemporary() {
-		tx.Unprepared()
-	}
+	noteTemporary(tx, &x.shards)
 	ctx, done := x.interrupts.waiting()
 	x.turn.Pause() // the change waits until nobody runs anything by an older map, and this session is at its end
 	err = x.commitChange(ctx, len(wrote) > 1)
@@ -592,6 +590,13 @@ func (x *unitRun) commitSchema(commit bool) (err error) {
 		return schemaError(err)
 	}
 	return nil
+}
+
+// noteTemporary says that the change cannot be prepared, if temporary tables were used in its transaction.
+func noteTemporary(tx *schema.Tx, shards *shardConns) {
+	if tx.Changed() && shards.usesTemporary() {
+		tx.Unprepared()
+	}
 }
 
 // commitChange commits the schema change itself; rows: rows were written on several shards in its transaction.

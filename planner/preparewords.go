@@ -102,7 +102,7 @@ func (a *analyzer) preparedValue(s string, t *pg.TypeName) string {
 // mayQuoteWord reports whether a text may have a literal with one of the words: whole, or with escapes, or in pieces on several lines.
 func mayQuoteWord(sql string) bool {
 	from, to := strings.IndexAny(sql, "'$"), strings.LastIndexAny(sql, "'$")
-	if from >= 0 && strings.ContainsAny(sql[from:to], "\\\n\r") || strings.Contains(sql, "&'") {
+	if strings.Contains(sql, `\`) && strings.Contains(strings.ToLower(sql), "e'") || strings.Contains(sql, "&'") || inPieces(sql) {
 		return true
 	}
 	for i := from + 1; from >= 0 && i+3 <= to; i++ {
@@ -118,6 +118,21 @@ func mayQuoteWord(sql string) bool {
 		}
 	}
 	return false
+}
+
+// inPieces reports whether a literal may go on behind a line's end, with comments between.
+func inPieces(sql string) bool {
+	for rest := sql; ; {
+		_, behind, found := strings.Cut(rest, "'")
+		if !found {
+			return false
+		}
+		next := strings.TrimLeft(behind, " \t\n\r\f\v")
+		if strings.HasPrefix(next, "--") || strings.HasPrefix(next, "'") && strings.ContainsAny(behind[:len(behind)-len(next)], "\n\r") {
+			return true
+		}
+		rest = behind
+	}
 }
 
 // With is a text with values in the places of its words, as literals.
