@@ -72,6 +72,7 @@ type histories struct {
 	did     map[string]int
 	faults  []string
 	slowest time.Duration
+	slow    string // which it was
 	heldMax int64
 }
 
@@ -355,7 +356,9 @@ func (c *client) one(ctx context.Context) {
 	took := time.Since(begun)
 	c.h.mu.Lock()
 	c.h.did[what]++
-	c.h.slowest = max(c.h.slowest, took)
+	if took > c.h.slowest {
+		c.h.slowest, c.h.slow = took, fmt.Sprintf("%s at %s on %v: %v", what, begun.Format("15:04:05.000"), c.conn.Conn().RemoteAddr(), err)
+	}
 	c.h.mu.Unlock()
 	if err != nil {
 		c.h.judge(what, err)
@@ -711,7 +714,7 @@ func (h *histories) figures() string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "the slowest took %v; statements were held for %d ms at most", h.slowest.Round(time.Millisecond), h.heldMax)
+	fmt.Fprintf(&b, "the slowest took %v (%s); statements were held for %d ms at most", h.slowest.Round(time.Millisecond), h.slow, h.heldMax)
 	return b.String()
 }
 
