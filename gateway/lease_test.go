@@ -133,10 +133,10 @@ func TestLease(t *testing.T) {
 	live()
 	must(fmt.Sprintf("INSERT INTO orders VALUES (%d, 2, 'here')", keys[0]))
 	for _, sql := range []string{
-		"UPDATE orders SET note = 'x' WHERE tenant_id = 42 AND (SELECT pg_sleep(0.3)::text) = 'no'",
-		"DELETE FROM orders WHERE tenant_id = 42 AND (SELECT pg_sleep(0.3)::text) = 'no' RETURNING id",
-		fmt.Sprintf("UPDATE orders SET note = 'x' WHERE tenant_id IN (%d, %d) AND (SELECT pg_sleep(0.3)::text) = ''", keys[0], keys[1]),
-		"SELECT note FROM orders WHERE tenant_id = 42 AND (SELECT pg_sleep(0.3)::text) = '' FOR UPDATE",
+		"UPDATE orders SET note = 'x' WHERE tenant_id = 42 AND (SELECT pg_sleep(1.5)::text) = 'no'",
+		"DELETE FROM orders WHERE tenant_id = 42 AND (SELECT pg_sleep(1.5)::text) = 'no' RETURNING id",
+		fmt.Sprintf("UPDATE orders SET note = 'x' WHERE tenant_id IN (%d, %d) AND (SELECT pg_sleep(1.5)::text) = ''", keys[0], keys[1]),
+		"SELECT note FROM orders WHERE tenant_id = 42 AND (SELECT pg_sleep(1.5)::text) = '' FOR UPDATE",
 	} {
 		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
 			if err := during(sql, mode); sqlCode(err) != "08007" {

@@ -203,7 +203,7 @@ func TestTimeInputAndParameter(t *testing.T) {
 func TestTimeInputIsPrepared(t *testing.T) {
 	t.Parallel()
 	p := newInputPair(t)
-	for _, literal := range []string{"'now'", "E'\\x6eow'", "U&'\\006eow'", "U&'!006eow' UESCAPE '!'", "'no'\n'w'", "$$now$$", "'now'::text::timestamptz", "timestamptz 'now'"} {
+	for _, literal := range []string{"'now'", "E'\\x6eow'", "U&'\\006eow'", "U&'!006eow' UESCAPE '!'", "'no'\n'w'", "('{n\\ow}'::timestamptz[])[1]", "$$now$$", "'now'::text::timestamptz", "timestamptz 'now'"} {
 		for _, where := range []string{"", fmt.Sprintf(" AND k = %d", p.keys[0][0]), fmt.Sprintf(" AND k = %d", p.keys[1][0])} {
 			want := ""
 			for _, c := range []*pgx.Conn{p.plain, p.router} {

@@ -47,7 +47,7 @@ func uncollated(n *pg.Node) *pg.Node {
 var textCalls = wordSet(`ascii bit_length btrim char_length character_length concat concat_ws convert_to decode encode format initcap left length lower lpad ltrim md5 normalize octet_length
 		overlay parse_ident position quote_ident quote_literal quote_nullable regexp_count regexp_instr regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_array regexp_split_to_table
 		regexp_substr similar_to_escape similar_escape like_escape repeat replace reverse right rpad rtrim split_part starts_with string_agg string_to_array string_to_table strpos substr substring textcat textlen to_ascii to_char to_number
-		translate trim upper sha224 sha256 sha384 sha512 hashtext hashtextextended set_config current_setting pg_typeof similarity word_similarity digest crypt
+		translate upper sha224 sha256 sha384 sha512 hashtext hashtextextended set_config current_setting pg_typeof
 		json_build_object json_build_array jsonb_build_object jsonb_build_array jsonb_set jsonb_set_lax jsonb_insert jsonb_extract_path jsonb_extract_path_text json_extract_path json_extract_path_text
 		jsonb_exists jsonb_path_query jsonb_path_exists jsonb_path_match jsonb_path_query_first jsonb_path_query_array jsonb_typeof json_typeof to_json to_jsonb jsonb_object json_object json_object_agg
 		jsonb_object_agg json_agg jsonb_agg to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery ts_headline ts_rank xmlcomment count pg_notify pg_column_size
@@ -64,12 +64,19 @@ func textResult(name string) bool {
 	return false
 }
 
+// onlyClock reports whether a call can only be one of PostgreSQL's clocks that goes on within a transaction.
+func onlyClock(f *pg.FuncCall) bool {
+	names := sqltree.Strings(f.Funcname)
+	name := names[len(names)-1]
+	return (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && (name == "statement_timestamp" || name == "clock_timestamp")
+}
+
 // wordType is the type of an expression, also of those that are the time.
 func (ty *typer) wordType(n *pg.Node, sc *scope) uint32 {
 	name := ""
 	switch v := n.GetNode().(type) {
 	case *pg.Node_FuncCall:
-		if f := v.FuncCall; sqltree.IsClock(f) || len(f.Args) == 0 && (sqltree.CallName(f) == "statement_timestamp" || sqltree.CallName(f) == "clock_timestamp") {
+		if f := v.FuncCall; sqltree.IsClock(f) || len(f.Args) == 0 && onlyClock(f) {
 			return oidTimestmpz
 		}
 	case *pg.Node_SqlvalueFunction:

@@ -101,10 +101,19 @@ func (a *analyzer) preparedValue(s string, t *pg.TypeName) string {
 
 // mayQuoteWord reports whether a text may have a literal with one of the words: whole, or with escapes, or in pieces on several lines.
 func mayQuoteWord(sql string) bool {
-	from, to := strings.IndexAny(sql, "'$"), strings.LastIndexAny(sql, "'$")
-	if strings.Contains(sql, `\`) && strings.Contains(strings.ToLower(sql), "e'") || strings.Contains(sql, "&'") || inPieces(sql) {
+	if strings.Contains(sql, `\`) && strings.Contains(strings.ToLower(sql), "e'") || strings.Contains(sql, "&'") || inPieces(sql) || quotesWord(sql) {
 		return true
 	}
+	// Arrays, rows and ranges take a backslash and quotes within a word: {n\ow}, (n"o"w).
+	plain := unquoter.Replace(sql)
+	return len(plain) < len(sql) && quotesWord(plain)
+}
+
+var unquoter = strings.NewReplacer(`\`, "", `"`, "")
+
+// quotesWord reports whether one of the words stands between quotes, or between parameters.
+func quotesWord(sql string) bool {
+	from, to := strings.IndexAny(sql, "'$"), strings.LastIndexAny(sql, "'$")
 	for i := from + 1; from >= 0 && i+3 <= to; i++ {
 		switch sql[i] | 0x20 {
 		case 'n', 't', 'y':

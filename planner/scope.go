@@ -100,7 +100,7 @@ func (l *laterChecks) mayName() bool {
 			}
 			return -1
 		}, l.sql)
-		if holdsWord(letters) || strings.Contains(letters, `\`) || strings.Contains(letters, "uescape") {
+		if holdsWord(letters) || strings.Contains(letters, `\`) || strings.Contains(letters, "uescape") || inPieces(l.sql) {
 			l.words = 2
 		}
 	}
