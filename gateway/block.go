@@ -269,32 +269,22 @@ func (b *blockRun) value(expression string, p place, oid uint32) ([]byte, error)
 	if err != nil {
 		return nil, p.of(err, st.Text)
 	}
-	var value []byte
-	var is uint32
-	columns, rows := 0, 0
-	frames(out, func(typ byte, body []byte) {
-		switch typ {
-		case wire.RowDescription:
-			columns = int(binary.BigEndian.Uint16(body))
-			if _, rest, ok := wire.CutString(body[2:]); ok && columns == 1 && len(rest) >= 10 {
-				is = binary.BigEndian.Uint32(rest[6:])
-			}
-		case wire.DataRow:
-			rows++
-			if row, e := wire.SplitRow(body, nil); e == nil && len(row) == 1 && row[0] != nil {
-				value = append([]byte{}, row[0]...)
-			}
-		}
-	})
-	switch {
-	case columns != 1 || rows > 1:
+	rows, types, err := textsOf(out)
+	if err != nil {
+		return nil, p.of(err, text)
+	}
+	if len(types) != 1 || len(rows) > 1 {
 		return nil, p.of(sqlstate.Refusal("CLV-1305", "an expression of DO that gives several values is not supported").
 			WithHint("Write EXISTS (SELECT ...)."), text)
-	case oid != 0 && is != oid && value != nil:
+	}
+	if len(rows) == 0 || rows[0][0] == nil {
+		return nil, nil
+	}
+	if oid != 0 && types[0] != oid {
 		return nil, p.of(sqlstate.Refusal("CLV-1306", "a condition of DO that is no boolean is not supported").
 			WithHint("Write it as a comparison."), text)
 	}
-	return value, nil
+	return rows[0][0], nil
 }
 
 // answerOfBlock bounds what the router keeps of a shard's answer to a step.

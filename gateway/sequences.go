@@ -357,43 +357,28 @@ func (x *prepared) askWithin(text string) (rows [][][]byte, types []uint32, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	return textsOf(out)
-}
-
-// textsOf are the rows of an answer in the text format, and the types of its columns.
-func textsOf(answer []byte) (rows [][][]byte, types []uint32, err error) {
-	frames(answer, func(typ byte, body []byte) {
-		switch typ {
-		case wire.RowDescription:
-			types, err = columnTypes(body)
-		case wire.DataRow:
-			var row [][]byte
-			if row, err = wire.SplitRow(append([]byte(nil), body...), nil); err == nil {
-				rows = append(rows, row)
-			}
-		}
-	})
+	rows, types, err = textsOf(out)
 	if err == nil && len(types) == 0 {
 		err = sqlstate.New(sqlstate.InternalError, "a query gives no columns")
 	}
 	return rows, types, err
 }
 
-// columnTypes are the types in the body of a RowDescription.
-func columnTypes(body []byte) (types []uint32, err error) {
-	bad := sqlstate.New(sqlstate.InternalError, "a description of rows ends too early")
-	if len(body) < 2 {
-		return nil, bad
-	}
-	n := int(binary.BigEndian.Uint16(body))
-	for body = body[2:]; n > 0; n-- {
-		_, rest, ok := wire.CutString(body)
-		if !ok || len(rest) < 18 {
-			return nil, bad
+// textsOf are the rows of an answer in the text format, and the types of its columns.
+func textsOf(answer []byte) (rows [][][]byte, types []uint32, err error) {
+	frames(answer, func(typ byte, body []byte) {
+		switch {
+		case typ == wire.RowDescription:
+			for _, f := range wire.ReadFields(body) {
+				types = append(types, f.TypeOID)
+			}
+		case typ == wire.DataRow && err == nil:
+			var row [][]byte
+			row, err = wire.SplitRow(append([]byte(nil), body...), nil)
+			rows = append(rows, row)
 		}
-		types, body = append(types, binary.BigEndian.Uint32(rest[6:])), rest[18:]
-	}
-	return types, nil
+	})
+	return rows, types, err
 }
 
 // mayWrite refuses in a read-only transaction what no shard refuses there.

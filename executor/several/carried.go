@@ -64,7 +64,7 @@ func (k *carried) expects(columns []byte) error {
 	if k == nil {
 		return nil
 	}
-	fields := fieldsOf(columns)
+	fields := wire.ReadFields(columns)
 	for i, p := range k.print {
 		if at := k.from + i; p != nil && (at >= len(fields) || fields[at].TypeOID != k.oids[i]) {
 			return sqlstate.New(sqlstate.SerializationFailure, "the type of a column has changed meanwhile").WithHint("nothing was done: run the transaction again")
@@ -483,7 +483,7 @@ func Faithful(s *executor.Settings, columns []byte) error {
 	if u == (unfaithful{}) {
 		return nil
 	}
-	for _, f := range fieldsOf(columns) {
+	for _, f := range wire.ReadFields(columns) {
 		ok := unstyled[f.TypeOID] || readBack[f.TypeOID]
 		switch f.TypeOID {
 		case pgoid.Float4, pgoid.Float8:

@@ -203,7 +203,7 @@ func (d *describing) Frames(b []byte) error {
 			}
 		case wire.RowDescription:
 			d.d.columns = append([]byte(nil), body...)
-			d.d.fields = fieldsOf(body)
+			d.d.fields = wire.ReadFields(body)
 		case wire.NoticeResponse:
 			d.c.aside.notice(b[:n])
 		}
@@ -214,27 +214,6 @@ func (d *describing) Frames(b []byte) error {
 
 // Parameter passes a changed parameter on.
 func (d *describing) Parameter(name, value string) { d.c.aside.parameter(name, value) }
-
-// fieldsOf decodes the body of a RowDescription.
-func fieldsOf(body []byte) []wire.Field {
-	if len(body) < 2 {
-		return nil
-	}
-	fields := make([]wire.Field, 0, binary.BigEndian.Uint16(body))
-	for body = body[2:]; len(body) > 0; {
-		name, rest, ok := wire.CutString(body)
-		if !ok || len(rest) < 18 {
-			break
-		}
-		fields = append(fields, wire.Field{
-			Name: name, TableOID: binary.BigEndian.Uint32(rest), Attr: int16(binary.BigEndian.Uint16(rest[4:])),
-			TypeOID: binary.BigEndian.Uint32(rest[6:]), TypeLen: int16(binary.BigEndian.Uint16(rest[10:])),
-			TypeMod: int32(binary.BigEndian.Uint32(rest[12:])), Format: int16(binary.BigEndian.Uint16(rest[16:])),
-		})
-		body = rest[18:]
-	}
-	return fields
-}
 
 // formatted appends a RowDescription with the formats of a Bind.
 func (d *description) formatted(dst []byte, results []int16) []byte {

@@ -160,7 +160,7 @@ func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error 
 			return err
 		}
 		if r.fields == nil {
-			r.fields = fieldsOf(t.s.columns)
+			r.fields = wire.ReadFields(t.s.columns)
 		}
 	}
 	if err := r.legible(); err != nil {
@@ -501,7 +501,7 @@ func (g *gather) final(ctx context.Context) error {
 	if err != nil {
 		return refused(err, columns != nil, g.e.st)
 	}
-	if !sameColumns(g.e.desc.fields, fieldsOf(columns)) && g.e.desc.columns != nil {
+	if !sameColumns(g.e.desc.fields, wire.ReadFields(columns)) && g.e.desc.columns != nil {
 		return sqlstate.Refusal("CLV-0211", "the statement has other result columns when it runs on rows brought together from several shards").
 			WithHint("Cast its columns to the types that you need.")
 	}

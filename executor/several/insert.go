@@ -360,7 +360,7 @@ func (i *inserting) finish() (job, error) {
 	var rest [][]byte
 	for n, s := range i.streams {
 		mine := i.byShard[i.shards[n]]
-		got, err := i.all(s)
+		got, err := s.all(i.left)
 		if err != nil {
 			return nil, err
 		}
@@ -401,20 +401,6 @@ func (i *inserting) finish() (job, error) {
 	}
 	j.rows = append(j.rows, rest...)
 	return j, nil
-}
-
-// all reads the rows that a shard returns.
-func (i *inserting) all(s *stream) (rows [][]byte, err error) {
-	for {
-		body, err := s.Next()
-		if err != nil || body == nil {
-			return rows, err
-		}
-		if err := i.left.Take(len(body)); err != nil {
-			return nil, err
-		}
-		rows = append(rows, slices.Clone(body))
-	}
 }
 
 // find looks for the row that an answer is of: rows are left out, but keep their

@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
+	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -37,7 +38,7 @@ func (m *modifying) lockCopies(ctx context.Context, shards []string) (job, error
 	if err != nil {
 		return nil, err
 	}
-	rows, err := m.all(s)
+	rows, err := s.all(m.left)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (m *modifying) lockOthers(ctx context.Context, first *txn.Participant, part
 		}
 		parts = parts[:0:0]
 		for _, s := range streams {
-			found, err := m.all(s)
+			found, err := s.all(m.left)
 			if err != nil {
 				return err
 			}
@@ -192,11 +193,11 @@ func (m *modifying) keysAt(p *txn.Participant, t *shardmap.Table, table string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	bodies, err := m.all(s)
+	bodies, err := s.all(m.left)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := m.c.faithful(p, fieldsOf(s.columns), s.carried); err != nil {
+	if err := m.c.faithful(p, wire.ReadFields(s.columns), s.carried); err != nil {
 		return nil, nil, err
 	}
 	rows, err = lastColumns(bodies, len(key))

@@ -283,21 +283,6 @@ func (j *modified) stop() {
 	}
 }
 
-// all reads an answer to its end.
-func (m *modifying) all(s *stream) ([][]byte, error) {
-	var rows [][]byte
-	for {
-		body, err := s.Next()
-		if err != nil || body == nil {
-			return rows, err
-		}
-		if err := m.left.Take(len(body)); err != nil {
-			return nil, err
-		}
-		rows = append(rows, slices.Clone(body))
-	}
-}
-
 // reference changes every copy of a reference table. The default shard is first:
 // transactions that change the same rows wait there, and none holds what another waits for.
 func (m *modifying) reference(ctx context.Context, shards []string) (job, error) {
@@ -318,7 +303,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := m.all(s)
+	rows, err := s.all(m.left)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +314,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	}
 	replay := len(r.Replay.Pieces) > 0
 	if replay && hidden > 0 {
-		fields := fieldsOf(s.columns)
+		fields := wire.ReadFields(s.columns)
 		if err := c.faithful(p, fields[len(fields)-hidden:], s.carried); err != nil {
 			return nil, err
 		}
@@ -393,7 +378,7 @@ func (m *modifying) sameCopies(streams []*stream, own [][][]byte, changed int64,
 	hidden := len(m.m.Reference.Columns)
 	want := sorted(own)
 	for _, s := range streams {
-		rows, err := m.all(s)
+		rows, err := s.all(m.left)
 		if err != nil {
 			return err
 		}

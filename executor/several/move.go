@@ -40,7 +40,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 	given := &givenUp{types: v.Types, old: map[string]bool{}, gone: map[string]bool{}}
 	moves := false
 	for _, s := range streams {
-		bodies, err := m.all(s)
+		bodies, err := s.all(m.left)
 		if err != nil {
 			return nil, err
 		}
@@ -105,12 +105,12 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 	var fields []wire.Field
 	var types []string
 	for _, s := range streams {
-		bodies, err := m.all(s)
+		bodies, err := s.all(m.left)
 		if err != nil {
 			return nil, err
 		}
 		if fields == nil {
-			fields = fieldsOf(s.columns)
+			fields = wire.ReadFields(s.columns)
 			if types, err = c.typeNames(s.p, fields); err != nil {
 				return nil, err
 			}
@@ -209,7 +209,7 @@ func (m *modifying) sendAll(parts []*txn.Participant, to func(*txn.Participant) 
 // take adds rows and numbers of rows to the answer.
 func (m *modifying) take(j *answer, streams []*stream, total int64) (int64, error) {
 	for _, s := range streams {
-		bodies, err := m.all(s)
+		bodies, err := s.all(m.left)
 		if err != nil {
 			return 0, err
 		}

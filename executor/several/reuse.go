@@ -71,7 +71,7 @@ func (m *modifying) reuses(ctx context.Context, parts []*txn.Participant, g *giv
 	var fields []wire.Field
 	var types []string
 	for _, s := range streams {
-		bodies, err := m.all(s)
+		bodies, err := s.all(m.left)
 		if err != nil {
 			return false, err
 		}
@@ -89,7 +89,7 @@ func (m *modifying) reuses(ctx context.Context, parts []*txn.Participant, g *giv
 
 // rowType is the columns of a shard's rows, whose texts have to be the same on the shard that reads them.
 func (m *modifying) rowType(s *stream) (fields []wire.Field, types []string, err error) {
-	fields = fieldsOf(s.columns)
+	fields = wire.ReadFields(s.columns)
 	if types, err = m.c.typeNames(s.p, fields); err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +144,7 @@ func (m *modifying) probe(p *txn.Participant, q request) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, err := m.all(s); err != nil {
+	if _, err := s.all(m.left); err != nil {
 		return 0, err
 	}
 	_, err = m.c.Exec(p, "ROLLBACK TO SAVEPOINT cleave_probe; RELEASE SAVEPOINT cleave_probe")

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/explain"
+	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -558,4 +560,18 @@ func renumber(p *txn.Participant, row []byte, columns *executor.Columns, types [
 		return sqlstate.As(unnumbered(p.Conn, err))
 	}
 	return nil
+}
+
+// all reads an answer to its end, and returns the bodies of its rows, which are taken from what is left of the memory.
+func (s *stream) all(left *limits.Allowance) (rows [][]byte, err error) {
+	for {
+		body, err := s.Next()
+		if err != nil || body == nil {
+			return rows, err
+		}
+		if err := left.Take(len(body)); err != nil {
+			return nil, err
+		}
+		rows = append(rows, slices.Clone(body))
+	}
 }

@@ -409,6 +409,27 @@ type Field struct {
 	Format   int16
 }
 
+// ReadFields decodes the body of a RowDescription, as far as it goes.
+func ReadFields(body []byte) []Field {
+	if len(body) < 2 {
+		return nil
+	}
+	fields := make([]Field, 0, binary.BigEndian.Uint16(body))
+	for body = body[2:]; len(body) > 0; {
+		name, rest, ok := CutString(body)
+		if !ok || len(rest) < 18 {
+			break
+		}
+		fields = append(fields, Field{
+			Name: name, TableOID: binary.BigEndian.Uint32(rest), Attr: int16(binary.BigEndian.Uint16(rest[4:])),
+			TypeOID: binary.BigEndian.Uint32(rest[6:]), TypeLen: int16(binary.BigEndian.Uint16(rest[10:])),
+			TypeMod: int32(binary.BigEndian.Uint32(rest[12:])), Format: int16(binary.BigEndian.Uint16(rest[16:])),
+		})
+		body = rest[18:]
+	}
+	return fields
+}
+
 // AppendRowDescription appends a RowDescription.
 func AppendRowDescription(dst []byte, fields []Field) []byte {
 	dst, m := Begin(dst, RowDescription)
