@@ -81,24 +81,19 @@ func (s *shard) through(ctx context.Context, connect func(context.Context, *pgco
 	if err != nil {
 		return nil, err
 	}
-	c.makeshift = s.socket.unsure.Load() > 0
-	if !s.wantsSocket() {
-		return c, nil
-	}
-	if !s.socket.asking.TryLock() {
-		// Another conversation compares already, socketMax at the longest. One that did not wait for it
-		// would stay on TCP for as long as its pool keeps it.
-		s.socket.asking.Lock()
-		found := s.socket.proved.Load()
+	// Another conversation may compare already, socketMax at the longest, or have found the socket while this one
+	// was begun. One that did not look again would stay on TCP for as long as its pool keeps it.
+	s.socket.asking.Lock()
+	if s.socket.proved.Load() != nil {
 		s.socket.asking.Unlock()
-		if found == nil {
-			c.makeshift = s.socket.unsure.Load() > 0
-			return c, nil
-		}
 		_ = c.Close()
 		return s.through(ctx, connect)
 	}
 	defer s.socket.asking.Unlock()
+	if !s.wantsSocket() {
+		c.makeshift = s.socket.unsure.Load() > 0
+		return c, nil
+	}
 	if same := s.sameOverSocket(ctx, c, connect); same != nil {
 		_ = c.Close()
 		return same, nil

@@ -290,3 +290,32 @@ func TestASlowSocketIsTriedAgainSoon(t *testing.T) {
 		t.Error("the first conversation is kept")
 	}
 }
+
+// A conversation that is on its way over TCP while another one finds the socket does not stay there: its pool would
+// keep it.
+func TestASocketThatIsFoundMeanwhileIsTaken(t *testing.T) {
+	t.Parallel()
+	srv := pgtest.NewServer(t, nil)
+	opened, err := Driver{SocketDirs: []string{srv.SocketDir()}}.Open(engine.Config{Name: "s", URL: srv.URL("postgres")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	s := opened.(*shard)
+	var other *conn
+	c, err := s.through(t.Context(), func(ctx context.Context, pc *pgconn.Config) (*conn, error) {
+		c, err := s.dialTo(ctx, pc, nil)
+		if err == nil && other == nil {
+			other, err = s.connect(ctx, nil)
+		}
+		return c, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	defer other.Close()
+	if c.network() != "unix" || other.network() != "unix" {
+		t.Errorf("the first by %s, the other by %s", c.network(), other.network())
+	}
+}
