@@ -142,14 +142,14 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	if x.tx.state == txNone {
 		x.tx.begins(txImplicit, "BEGIN")
 	}
-	at := 0
+	at, last := 0, x.w.mark()
 	defer func() { x.before = "" }()
 	for _, part := range parts {
 		if i := strings.Index(text[at:], part); i >= 0 {
 			x.before = text[:at+i]
 		}
 		st, err := x.plan([]byte(part))
-		if err == nil {
+		if last = x.w.mark(); err == nil {
 			err = x.statement(st, nil, []byte(part))
 		}
 		if err != nil {
@@ -163,7 +163,20 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			at += i + len(part)
 		}
 	}
-	return nil
+	return x.endTogether(last)
+}
+
+// endTogether ends the implicit transaction of a message's statements, the last of which answered behind the mark. That
+// one is complete when the transaction has ended: an error stands in its CommandComplete's place (exec_simple_query).
+func (x *session) endTogether(last mark) error {
+	if x.tx.state != txImplicit || x.tx.failed {
+		return nil
+	}
+	err := x.endImplicit(true)
+	if err != nil {
+		x.w.uncomplete(last)
+	}
+	return err
 }
 
 // together sends a message whole, if all its statements go to one shard and none

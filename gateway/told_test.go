@@ -161,3 +161,16 @@ func TestParametersAreTold(t *testing.T) {
 		"ext:SET timezone = 'UTC';; SET datestyle = 'ISO'", "BEGIN", "SET timezone = 'Asia/Seoul'", "SELECT count(*) FROM orders WHERE tenant_id = $own", "SET intervalstyle = 'postgres'", "SELECT count(*) FROM orders WHERE tenant_id = $far", "SAVEPOINT s", "SET LOCAL timezone = 'UTC'", "ROLLBACK TO s", "SET LOCAL datestyle = 'SQL'", "COMMIT", "RESET ALL", "DISCARD ALL",
 	})
 }
+
+// TestErrorOfTheEndIsTheLastAnswer: where the transaction of a message fails at its end, the error stands in the place of
+// the last statement's CommandComplete.
+func TestErrorOfTheEndIsTheLastAnswer(t *testing.T) {
+	_, b := twins(t)
+	const own, far = "INSERT INTO orders VALUES ($own, 71, 'twice'), ($own, 72, 'twice')", "INSERT INTO orders VALUES ($far, 71, 'once')"
+	b.say(t, nil, []string{
+		"ALTER TABLE orders ADD CONSTRAINT once UNIQUE (tenant_id, note) DEFERRABLE INITIALLY DEFERRED",
+		own, own + "; " + own, own + "; SELECT 71", own + "; SELECT count(*) FROM orders WHERE id > 70 AND tenant_id IN ($own, $far)",
+		"SELECT 1; " + own + "; SELECT generate_series(1, 3); " + far, far + "; SELECT 1; " + own, "SET timezone = 'Asia/Tokyo'; " + own, own + "; SET timezone = 'Asia/Tokyo'", own + "; SELECT 1 / 0",
+		"BEGIN; " + own + "; COMMIT", own + "; COMMIT; SELECT 71", "ext:" + own + ";; " + far, "SELECT count(*) FROM orders WHERE id > 70", "SHOW timezone",
+	})
+}

@@ -141,6 +141,19 @@ func (w *writer) rewindable(m mark) bool { return w.sent == m.sent }
 
 func (w *writer) rewind(m mark) { w.buf = w.buf[:m.have] }
 
+// uncomplete takes a CommandComplete back that is the last frame since the mark, if it was not written yet.
+func (w *writer) uncomplete(m mark) {
+	at := 0 // what is left after a flush begins with a frame
+	if w.rewindable(m) {
+		at = m.have
+	}
+	frames(w.buf[at:], func(typ byte, body []byte) {
+		if at += wire.Header + len(body); typ == wire.CommandComplete && at == len(w.buf) {
+			w.buf = w.buf[:at-wire.Header-len(body)]
+		}
+	})
+}
+
 func (w *writer) empty(typ byte)            { w.buf = wire.AppendEmpty(w.buf, typ) }
 func (w *writer) complete(tag string)       { w.buf = wire.AppendCommandComplete(w.buf, tag) }
 func (w *writer) ready(status byte)         { w.buf = wire.AppendReadyForQuery(w.buf, status) }
