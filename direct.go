@@ -16,7 +16,7 @@ import (
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/internal/pipe"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -268,7 +268,7 @@ func (d *direct) connect(params map[string]string) error {
 }
 
 // unplanned stands for what the program says in [leaseuse.Turn.On]: it goes to the owner of a key, whatever tables the map has.
-var unplanned planner.Statement
+var unplanned plan.Statement
 
 // relay sends whole messages of the program to the shard and brings back the
 // answers to them.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -140,7 +140,7 @@ func (o *Ops) takeSequences(ctx context.Context, req *DistributeRequest, tables 
 		return err
 	}
 	defer tx.Rollback(ctx)
-	var names []planner.TableName
+	var names []plan.TableName
 	for _, b := range tables {
 		names = append(names, b.TableName)
 	}
@@ -178,9 +178,9 @@ func (o *Ops) awaitMembers(ctx context.Context, version uint64) error {
 }
 
 // parseTable reads name or schema.name as SQL does: unquoted names are folded.
-func parseTable(text string) (planner.TableName, error) {
-	bad := func() (planner.TableName, error) {
-		return planner.TableName{}, sqlstate.New(sqlstate.InvalidParameterValue, "%q is not the name of a table", text).
+func parseTable(text string) (plan.TableName, error) {
+	bad := func() (plan.TableName, error) {
+		return plan.TableName{}, sqlstate.New(sqlstate.InvalidParameterValue, "%q is not the name of a table", text).
 			WithHint("write name or schema.name, in double quotes where SQL needs them")
 	}
 	var parts []string
@@ -216,9 +216,9 @@ func parseTable(text string) (planner.TableName, error) {
 	}
 	switch len(parts) {
 	case 1:
-		return planner.TableName{Schema: "public", Name: parts[0]}, nil
+		return plan.TableName{Schema: "public", Name: parts[0]}, nil
 	case 2:
-		return planner.TableName{Schema: parts[0], Name: parts[1]}, nil
+		return plan.TableName{Schema: parts[0], Name: parts[1]}, nil
 	}
 	return bad()
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/lane"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -45,7 +45,7 @@ func (e *Executor) TryAcquireIn(l *lane.Loop, shard string, s *Settings) *Conn {
 }
 
 // Cached is Plan that only looks into the cache.
-func (p *plans) Cached(text []byte, s *Settings, snap *shardmap.Snapshot) *planner.Statement {
+func (p *plans) Cached(text []byte, s *Settings, snap *shardmap.Snapshot) *plan.Statement {
 	st := p.cache.part(text).get(text, s.searchPathKey(), snap.SchemaVersion())
 	if st != nil {
 		p.metrics.PlanCache(true)
@@ -54,7 +54,7 @@ func (p *plans) Cached(text []byte, s *Settings, snap *shardmap.Snapshot) *plann
 }
 
 // CachedText is PlanText that only looks into the cache; routed as there.
-func (p *plans) CachedText(sh *sqltext.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot) (st *planner.Statement, r planner.Route, routed bool) {
+func (p *plans) CachedText(sh *sqltext.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot) (st *plan.Statement, r plan.Route, routed bool) {
 	key, view, literals := shapeOf(sh, text)
 	if key == nil {
 		return nil, r, false

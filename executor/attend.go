@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // A statement of the longest texts takes seconds to plan, in the parser's C code for a part of them, which nobody can
@@ -23,14 +24,14 @@ type Waiter interface {
 const leftMax = 4
 
 type planned struct {
-	st    *planner.Statement
+	st    *plan.Statement
 	err   error
 	fault any
 	stack []byte
 }
 
 // attend plans, until w leaves. What plan uses may not change afterwards.
-func (p *plans) attend(w Waiter, plan func(*planner.Planner) (*planner.Statement, error)) (*planner.Statement, error) {
+func (p *plans) attend(w Waiter, plan func(*planner.Planner) (*plan.Statement, error)) (*plan.Statement, error) {
 	if w == nil {
 		return plan(p.planner)
 	}
@@ -60,7 +61,7 @@ func (p *plans) attend(w Waiter, plan func(*planner.Planner) (*planner.Statement
 	return nil, context.Cause(ctx)
 }
 
-func guardedPlan(by *planner.Planner, plan func(*planner.Planner) (*planner.Statement, error)) (p planned) {
+func guardedPlan(by *planner.Planner, plan func(*planner.Planner) (*plan.Statement, error)) (p planned) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			p = planned{fault: fault, stack: debug.Stack()}
@@ -72,7 +73,7 @@ func guardedPlan(by *planner.Planner, plan func(*planner.Planner) (*planner.Stat
 
 // given is the plan. A fault goes on in the goroutine of who waits, whose session it ends. A plan that came when its context
 // had ended is none: the planner may have left something out.
-func (p planned) given(ctx context.Context) (*planner.Statement, error) {
+func (p planned) given(ctx context.Context) (*plan.Statement, error) {
 	if p.fault != nil {
 		panic(fmt.Sprintf("%v\nin a plan: %s", p.fault, p.stack))
 	}

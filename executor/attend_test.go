@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // leaves waits for a plan until a context ends.
@@ -22,10 +23,10 @@ func TestWhoWaitsForAPlanCanLeave(t *testing.T) {
 	ctx, leave := context.WithCancelCause(context.Background())
 	goOn := make(chan struct{})
 	begun := make(chan struct{}, leftMax)
-	slow := func(*planner.Planner) (*planner.Statement, error) {
+	slow := func(*planner.Planner) (*plan.Statement, error) {
 		begun <- struct{}{}
 		<-goOn
-		return &planner.Statement{}, nil
+		return &plan.Statement{}, nil
 	}
 	errs := make(chan error)
 	for range leftMax {
@@ -45,7 +46,7 @@ func TestWhoWaitsForAPlanCanLeave(t *testing.T) {
 	}
 	// As many as may go on for nobody do: the next waiter stays until its plan is there.
 	finished := false
-	_, err := e.attend(leaves{ctx}, func(p *planner.Planner) (*planner.Statement, error) {
+	_, err := e.attend(leaves{ctx}, func(p *planner.Planner) (*plan.Statement, error) {
 		finished = true
 		return p.Analyze("SELECT 1", nil, nil)
 	})
@@ -64,6 +65,6 @@ func TestAFaultInAPlanIsTheWaiters(t *testing.T) {
 			t.Errorf("fault %v", fault)
 		}
 	}()
-	_, _ = e.attend(leaves{context.Background()}, func(*planner.Planner) (*planner.Statement, error) { panic("a fault") })
+	_, _ = e.attend(leaves{context.Background()}, func(*planner.Planner) (*plan.Statement, error) { panic("a fault") })
 	t.Error("no fault")
 }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -39,11 +40,11 @@ type plans struct {
 
 type handedPlan struct {
 	key planKey
-	st  *planner.Statement
+	st  *plan.Statement
 }
 
 // take gives the handed plan if it is of that text, path and version.
-func (c *planCache) take(text []byte, path string, version uint64) *planner.Statement {
+func (c *planCache) take(text []byte, path string, version uint64) *plan.Statement {
 	h := c.handed.Load()
 	if h == nil || h.key.version != version || h.key.path != path || h.key.text != string(text) || !c.handed.CompareAndSwap(h, nil) {
 		return nil
@@ -52,7 +53,7 @@ func (c *planCache) take(text []byte, path string, version uint64) *planner.Stat
 }
 
 // find gives a plan that is kept or handed.
-func (c *planCache) find(text []byte, path string, version uint64) *planner.Statement {
+func (c *planCache) find(text []byte, path string, version uint64) *plan.Statement {
 	if st := c.part(text).get(text, path, version); st != nil {
 		return st
 	}
@@ -60,8 +61,8 @@ func (c *planCache) find(text []byte, path string, version uint64) *planner.Stat
 }
 
 // keep keeps a plan, or hands it on if it is too large.
-func (c *planCache) keep(text, path string, version uint64, st *planner.Statement) {
-	if !c.part([]byte(text)).put(text, path, version, st) && (st.Kind == planner.Several || len(st.Keys) > 1) {
+func (c *planCache) keep(text, path string, version uint64, st *plan.Statement) {
+	if !c.part([]byte(text)).put(text, path, version, st) && (st.Kind == plan.Several || len(st.Keys) > 1) {
 		c.handed.Store(&handedPlan{planKey{text, path, version}, st})
 	}
 }
@@ -80,7 +81,7 @@ type planKey struct {
 }
 
 type cachedPlan struct {
-	st   *planner.Statement
+	st   *plan.Statement
 	size int
 	used bool
 }
@@ -107,7 +108,7 @@ func (c *planCache) part(text []byte) *planPart {
 	return &c.parts[maphash.Bytes(c.seed, text)%uint64(len(c.parts))]
 }
 
-func (p *planPart) get(text []byte, path string, version uint64) *planner.Statement {
+func (p *planPart) get(text []byte, path string, version uint64) *plan.Statement {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e, ok := p.plans[planKey{string(text), path, version}] // does not allocate
@@ -119,7 +120,7 @@ func (p *planPart) get(text []byte, path string, version uint64) *planner.Statem
 }
 
 // put reports whether the plan is kept.
-func (p *planPart) put(text, path string, version uint64, st *planner.Statement) bool {
+func (p *planPart) put(text, path string, version uint64, st *plan.Statement) bool {
 	size := planSize(text, st)
 	if size > p.maxBytes/4 {
 		return false
@@ -152,7 +153,7 @@ func (p *planPart) put(text, path string, version uint64, st *planner.Statement)
 }
 
 // planSize estimates what a plan holds.
-func planSize(text string, st *planner.Statement) int {
+func planSize(text string, st *plan.Statement) int {
 	n := 512 + 3*len(text) + len(st.Text) + len(st.Shape)
 	for _, k := range st.Keys {
 		n += 96 * len(k)
@@ -175,22 +176,22 @@ func planSize(text string, st *planner.Statement) int {
 // Plan returns the analysis of one statement under a search path, from the
 // cache if it can. text is copied when it is kept. snap may be a session's
 // private snapshot; then nothing is cached.
-func (p *plans) Plan(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+func (p *plans) Plan(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*plan.Statement, error) {
 	return p.planAs(w, text, s.searchPathKey(), (*planner.Planner).Analyze, s, snap, private)
 }
 
 // PlanSeveral is Plan for a statement whose shard keys turned out to be on
 // several shards: it plans for several without a try to prove one. The plans are
 // cached beside the others.
-func (p *plans) PlanSeveral(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+func (p *plans) PlanSeveral(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*plan.Statement, error) {
 	// No search_path begins with a zero byte.
 	return p.planAs(w, text, "\x00"+s.searchPathKey(), (*planner.Planner).Several, s, snap, private)
 }
 
-type analysis = func(p *planner.Planner, sql string, snap *shardmap.Snapshot, path []string) (*planner.Statement, error)
+type analysis = func(p *planner.Planner, sql string, snap *shardmap.Snapshot, path []string) (*plan.Statement, error)
 
 // planAs plans by an analysis, and caches under path.
-func (p *plans) planAs(w Waiter, text []byte, path string, by analysis, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+func (p *plans) planAs(w Waiter, text []byte, path string, by analysis, s *Settings, snap *shardmap.Snapshot, private bool) (*plan.Statement, error) {
 	if !private {
 		st := p.cache.find(text, path, snap.SchemaVersion())
 		p.metrics.PlanCache(st != nil)
@@ -199,7 +200,7 @@ func (p *plans) planAs(w Waiter, text []byte, path string, by analysis, s *Setti
 		}
 	}
 	sql, names := string(text), p.path(s, snap)
-	st, err := p.attend(w, func(with *planner.Planner) (*planner.Statement, error) { return by(with, sql, snap, names) })
+	st, err := p.attend(w, func(with *planner.Planner) (*plan.Statement, error) { return by(with, sql, snap, names) })
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +213,7 @@ func (p *plans) planAs(w Waiter, text []byte, path string, by analysis, s *Setti
 
 // mayView refuses a statement whose views were written out to a user whom the shards check: they
 // would look at the privileges on the views' tables, which a view's reader need not have.
-func mayView(st *planner.Statement, s *Settings) (*planner.Statement, error) {
+func mayView(st *plan.Statement, s *Settings) (*plan.Statement, error) {
 	if st.Views && s.Login() != nil {
 		return nil, sqlstate.Refusal("CLV-1418", "a view over sharded or reference tables cannot be read by a user who is passed through to the shards").
 			WithHint("Read its tables, or let an administrator read it.")
@@ -229,7 +230,7 @@ func (p *plans) PreparedWords(text string, s *Settings, snap *shardmap.Snapshot)
 func (p *plans) KeyTexts(w Waiter, text string, s *Settings, snap *shardmap.Snapshot) ([]planner.PreparedWord, error) {
 	var words []planner.PreparedWord
 	path := p.path(s, snap)
-	if _, err := p.attend(w, func(by *planner.Planner) (*planner.Statement, error) {
+	if _, err := p.attend(w, func(by *planner.Planner) (*plan.Statement, error) {
 		words = by.KeyTexts(text, snap, path)
 		return nil, nil
 	}); err != nil {
@@ -249,31 +250,31 @@ func (p *plans) ArgsAt(args, now string, s *Settings, snap *shardmap.Snapshot) (
 }
 
 // UsesClock is Planner.UsesClock.
-func (p *plans) UsesClock(st *planner.Statement) bool { return p.planner.UsesClock(st) }
+func (p *plans) UsesClock(st *plan.Statement) bool { return p.planner.UsesClock(st) }
 
 // AtTime is Planner.AtTime under a search path. Nothing is cached.
-func (p *plans) AtTime(st *planner.Statement, s *Settings, snap *shardmap.Snapshot) (text string, clock bool, err error) {
+func (p *plans) AtTime(st *plan.Statement, s *Settings, snap *shardmap.Snapshot) (text string, clock bool, err error) {
 	return p.planner.AtTime(st, snap, p.path(s, snap))
 }
 
 // PlanOf is the kind of plan as metrics, logs and traces name it.
-func PlanOf(st *planner.Statement) telemetry.Plan {
+func PlanOf(st *plan.Statement) telemetry.Plan {
 	switch st.Kind {
-	case planner.OneShard:
+	case plan.OneShard:
 		return telemetry.OneShard
-	case planner.DefaultShard:
+	case plan.DefaultShard:
 		return telemetry.DefaultShard
-	case planner.AnyShard:
+	case plan.AnyShard:
 		if len(st.Tables) > 0 {
 			return telemetry.Reference
 		}
 		return telemetry.AnyShard
-	case planner.DDLKind, planner.BlockKind:
+	case plan.DDLKind, plan.BlockKind:
 		return telemetry.DDL
-	case planner.Virtual, planner.Call, planner.ExplainRoute:
+	case plan.Virtual, plan.Call, plan.ExplainRoute:
 		return telemetry.Virtual
-	case planner.Several:
-		if st.Plan != nil && st.Plan.Op == planner.Gather {
+	case plan.Several:
+		if st.Plan != nil && st.Plan.Op == plan.Gather {
 			return telemetry.Gather
 		}
 		return telemetry.Scatter
@@ -282,7 +283,7 @@ func PlanOf(st *planner.Statement) telemetry.Plan {
 }
 
 // classify marks a statement that nobody else has yet with what it counts as.
-func (p *plans) classify(st *planner.Statement) {
+func (p *plans) classify(st *plan.Statement) {
 	plan := PlanOf(st)
 	write := !st.ReadOnly
 	switch plan {
@@ -298,7 +299,7 @@ func (p *plans) classify(st *planner.Statement) {
 // sends them: texts that differ in literals only share one analysis, where the
 // planner can tell the route from the literals. routed says that r is the route.
 // text is not kept.
-func (p *plans) PlanText(w Waiter, sh *sqltext.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
+func (p *plans) PlanText(w Waiter, sh *sqltext.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *plan.Statement, r plan.Route, routed bool, err error) {
 	if private {
 		st, err = p.Plan(w, text, s, snap, private)
 		return st, r, false, err
@@ -318,7 +319,7 @@ func (p *plans) PlanText(w Waiter, sh *sqltext.Shaper, text []byte, s *Settings,
 		return st, r, false, err
 	}
 	st, err = p.Plan(w, text, s, snap, private)
-	if err == nil && st.Reusable && st.Kind == planner.OneShard && st.Text == view {
+	if err == nil && st.Reusable && st.Kind == plan.OneShard && st.Text == view {
 		part.put(string(key), s.searchPathKey(), snap.SchemaVersion(), st)
 	}
 	return st, r, false, err
@@ -398,7 +399,7 @@ func (e *Executor) Split(sql string) ([]string, error) { return e.planner.Split(
 
 // TextKey returns the key that a text names which has the statement's shape, nil if it
 // cannot be told.
-func (p *plans) TextKey(sh *sqltext.Shaper, st *planner.Statement, text []byte) []string {
+func (p *plans) TextKey(sh *sqltext.Shaper, st *plan.Statement, text []byte) []string {
 	_, view, literals := shapeOf(sh, text)
 	return st.TextKey(view, literals)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -113,7 +114,7 @@ func (x *prepared) paramTypes(s *statement) ([]uint32, error) {
 
 // computedArgs has a shard compute the arguments of an EXECUTE, and cast them to the types of the parameters as PostgreSQL
 // does. The values are in text form, nil for NULL.
-func (x *prepared) computedArgs(st *planner.Statement, s *statement, types []uint32) ([][]byte, error) {
+func (x *prepared) computedArgs(st *plan.Statement, s *statement, types []uint32) ([][]byte, error) {
 	if x.shards.nowait {
 		return nil, errWait
 	}
@@ -235,7 +236,7 @@ func moved(err error, to func(int) int) error {
 const keyTextsAtOnce = 1000
 
 // unreadKey reports whether a text has a literal for a shard key that the planner could not read.
-func unreadKey(st *planner.Statement, err error) bool {
+func unreadKey(st *plan.Statement, err error) bool {
 	if err == nil {
 		return st.Unread
 	}
@@ -286,8 +287,8 @@ func (b *shardConns) keyValues(text string, words []planner.PreparedWord, snap *
 
 // keyParams is keyText for the parameters of a Bind, which readArgs has read from rest, the body after its names. It changes x.args,
 // and returns the body with the values.
-func (x *prepared) keyParams(st *planner.Statement, rest []byte) ([]byte, error) {
-	list := st.KeyParams(&x.args)
+func (x *prepared) keyParams(st *plan.Statement, rest []byte) ([]byte, error) {
+	list := st.KeyParams(&x.args, planner.HasTimeWord)
 	switch {
 	case len(list) == 0 || x.tx.state != txNone && x.tx.failed:
 		return rest, nil
@@ -460,7 +461,7 @@ func binaryFormats(b []byte) bool {
 
 // copied finds out which columns of a COPY (query) TO STDOUT in binary have OIDs inside
 // that pipe.Conn's shard has of its own; nil if there is nothing to translate.
-func (x *prepared) copied(st *planner.Statement) (*executor.Columns, error) {
+func (x *prepared) copied(st *plan.Statement) (*executor.Columns, error) {
 	if st.CopyRows == "" || !x.pipe.Conn.Foreign() {
 		return nil, nil
 	}

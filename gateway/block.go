@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/plpgsql"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -31,7 +31,7 @@ type blockRun struct {
 }
 
 // block runs a DO block.
-func (x *commands) block(st *planner.Statement) error {
+func (x *commands) block(st *plan.Statement) error {
 	x.unit.effects = true
 	if err := x.drain(); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (b *blockRun) savepoint(op string) error {
 	if op == "savepoint" {
 		text = `SAVEPOINT "` + blockSave + `"`
 	}
-	return b.x.setSavepoint(&planner.Statement{Kind: planner.TxKind, Text: text, Tx: &planner.Tx{Op: op, Name: blockSave}})
+	return b.x.setSavepoint(&plan.Statement{Kind: plan.TxKind, Text: text, Tx: &plan.Tx{Op: op, Name: blockSave}})
 }
 
 func (b *blockRun) steps(list []plpgsql.Step) (returned bool, err error) {
@@ -187,7 +187,7 @@ func (b *blockRun) step(s *plpgsql.Step) (returned bool, err error) {
 
 // runsWithin reports whether a shard can run a statement within another one: it has no parameters, and nothing of the session's
 // comes of it.
-func runsWithin(st *planner.Statement) bool {
+func runsWithin(st *plan.Statement) bool {
 	return routed(st) && !st.Copy && !st.Pins && !st.Notifies && st.Params == 0 && len(st.Sets) == 0
 }
 
@@ -202,12 +202,12 @@ func (b *blockRun) change(text string, p place) error {
 		return p.of(err, text)
 	}
 	switch {
-	case st.Kind == planner.Empty:
+	case st.Kind == plan.Empty:
 		return nil
 	case rowTags[st.Tag] && runsWithin(st):
 		_, err := x.within(st, false)
 		return p.of(err, st.Text)
-	case st.Kind != planner.DDLKind || st.Tag == "SELECT" && p.at != "SQL statement" && !strings.HasPrefix(strings.ToLower(text), "create"): // SELECT ... INTO
+	case st.Kind != plan.DDLKind || st.Tag == "SELECT" && p.at != "SQL statement" && !strings.HasPrefix(strings.ToLower(text), "create"): // SELECT ... INTO
 		return p.of(sqlstate.Refusal("CLV-1302", "%s in DO is not supported here", st.Tag).
 			WithHint("Run it as a statement of its own."), text)
 	case x.shards.temps.only(st) || st.Pins:
@@ -305,7 +305,7 @@ func (g *guarded) Frames(b []byte) error {
 }
 
 // within runs a statement about rows in the open transaction, and returns the answer's frames. whole: all of them.
-func (x *prepared) within(st *planner.Statement, whole bool) ([]byte, error) {
+func (x *prepared) within(st *plan.Statement, whole bool) ([]byte, error) {
 	text, err := x.reachWithin(st)
 	if err != nil {
 		return nil, err
@@ -314,8 +314,8 @@ func (x *prepared) within(st *planner.Statement, whole bool) ([]byte, error) {
 }
 
 // reachWithin makes the conversation in which a statement without parameters runs that at hand, and returns the text to send.
-func (x *prepared) reachWithin(st *planner.Statement) (string, error) {
-	x.args = planner.Args{}
+func (x *prepared) reachWithin(st *plan.Statement) (string, error) {
+	x.args = plan.Args{}
 	text := st.Text
 	if st.Fill != nil {
 		var err error

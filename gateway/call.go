@@ -8,7 +8,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/gateway/adminsql"
 	"github.com/cleavedb/cleave/gateway/settings"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -16,7 +16,7 @@ import (
 const virtualName = "(router)"
 
 // reachVirtual makes pipe.Conn a conversation with a fresh virtual database.
-func (x *prepared) reachVirtual(st *planner.Statement) error {
+func (x *prepared) reachVirtual(st *plan.Statement) error {
 	if x.srv.openVirtual == nil {
 		return sqlstate.Refusal("CLV-1222", `the schema "cleave" is not available in this router`).
 			WithHint("Ask the admin API, as `cleave map show` does; a program built with the tag cleave_nosqlite does not have it.")
@@ -58,7 +58,7 @@ func (x *prepared) reachVirtual(st *planner.Statement) error {
 }
 
 // call runs one of Cleave's functions.
-func (x *commands) call(st *planner.Statement, args *planner.Args) (*localResult, error) {
+func (x *commands) call(st *plan.Statement, args *plan.Args) (*localResult, error) {
 	c := st.Call
 	f, err := adminsql.Find(c.Function)
 	if err != nil {
@@ -141,16 +141,16 @@ func (x *commands) declare(req admin.DeclareRequest) (string, error) {
 
 // localColumns are the result columns of the router's own statements, nil if
 // they have none.
-func localColumns(st *planner.Statement) []string {
+func localColumns(st *plan.Statement) []string {
 	switch st.Kind {
-	case planner.Call:
+	case plan.Call:
 		if st.Call.Column != "" {
 			return []string{st.Call.Column}
 		}
 		return []string{st.Call.Function}
-	case planner.ExplainRoute:
+	case plan.ExplainRoute:
 		return []string{"QUERY PLAN"}
-	case planner.SetKind:
+	case plan.SetKind:
 		if settings.Own(st.Set) && st.Set.Op == "show" {
 			return []string{strings.ToLower(st.Set.Name)}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/gateway/adminsql"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -25,7 +25,7 @@ type commands struct {
 	// coming are the client's frames at hand that come after the one that is handled.
 	coming []byte
 	// runLocally answers a statement that no shard runs.
-	runLocally func(st *planner.Statement, args *planner.Args) error
+	runLocally func(st *plan.Statement, args *plan.Args) error
 }
 
 // prepared are statements with parameters: where they go, the types and values of their parameters, those values that the router
@@ -38,13 +38,13 @@ type prepared struct {
 
 	pending *statement       // parsed, not sent to a shard yet
 	bound   wire.BindMessage // the last Bind, of whose parameters args were made
-	args    planner.Args
+	args    plan.Args
 	// virtualReads are the tables of the directory that the virtual database has.
 	virtualReads adminsql.Reads
 }
 
 // listen runs LISTEN and UNLISTEN.
-func (x *commands) listen(l *planner.Listen) error {
+func (x *commands) listen(l *plan.Listen) error {
 	inTx := x.tx.state != txNone
 	switch {
 	case !l.Off:
@@ -86,7 +86,7 @@ func (x *session) deliverIdle() error {
 }
 
 // changeRole carries out CREATE, ALTER and DROP ROLE: operations on the cluster's users, which the directory has.
-func (x *commands) changeRole(st *planner.Statement) error {
+func (x *commands) changeRole(st *plan.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (x *commands) changeRole(st *planner.Statement) error {
 	return nil
 }
 
-func (x *commands) changeUser(ctx context.Context, r *planner.Role, name string) error {
+func (x *commands) changeUser(ctx context.Context, r *plan.Role, name string) error {
 	if name == "" {
 		name = x.start.User
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
@@ -302,7 +302,7 @@ func (b *shardConns) localSettings(c *executor.Conn) error {
 
 // askBeside runs a SELECT on a connection of its own, with the client's parameters and after them the router's values, and
 // returns its rows as text.
-func (b *shardConns) askBeside(text string, ofDefault bool, args *planner.Args, values [][]byte) ([][][]byte, error) {
+func (b *shardConns) askBeside(text string, ofDefault bool, args *plan.Args, values [][]byte) ([][][]byte, error) {
 	shard := b.ex.Any()
 	if ofDefault {
 		shard = b.ex.Snapshot().State().DefaultShard
@@ -375,7 +375,7 @@ func (b *shardConns) typesBeside(s *statement) ([]uint32, error) {
 	if s.plan.Judged != "" {
 		text = s.plan.Judged
 	}
-	if s.plan.Kind != planner.OneShard && s.plan.Kind != planner.AnyShard {
+	if s.plan.Kind != plan.OneShard && s.plan.Kind != plan.AnyShard {
 		shard = b.ex.Snapshot().State().DefaultShard
 	}
 	c, err := b.acquire(shard, b.gucs.Settings)

@@ -8,7 +8,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -49,7 +49,7 @@ func (x *commands) createSource(source string) ([][][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.args = planner.Args{}
+	x.args = plan.Args{}
 	if err := x.admit(st, &x.args); err != nil {
 		return nil, err
 	}
@@ -99,12 +99,12 @@ func (x *commands) createSource(source string) ([][][]byte, error) {
 	return rows, err
 }
 
-func named(t planner.TableName) string {
+func named(t plan.TableName) string {
 	return `"` + strings.ReplaceAll(t.Schema, `"`, `""`) + `"."` + strings.ReplaceAll(t.Name, `"`, `""`) + `"`
 }
 
 // createRows inserts the rows into the table that the open schema change has made.
-func (x *commands) createRows(t planner.TableName, rows [][][]byte) error {
+func (x *commands) createRows(t plan.TableName, rows [][][]byte) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -156,7 +156,7 @@ func inserts(table string, rows [][][]byte) iter.Seq[string] {
 
 // temporaryRows runs a CREATE TEMP TABLE AS of rows of several shards: the kept conversation
 // makes the table and inserts the rows, in one message, so all of it or nothing.
-func (x *commands) temporaryRows(st *planner.Statement) error {
+func (x *commands) temporaryRows(st *plan.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (x *commands) temporaryRows(st *planner.Statement) error {
 		return err
 	}
 	text := []string{st.Text}
-	for sql := range inserts(named(planner.TableName{Schema: "pg_temp", Name: st.Temp}), rows) {
+	for sql := range inserts(named(plan.TableName{Schema: "pg_temp", Name: st.Temp}), rows) {
 		text = append(text, sql)
 	}
 	c := x.pipe.Conn
@@ -207,7 +207,7 @@ func inText(err error, sent, client string) error {
 }
 
 // createAs makes the CREATE TABLE of text, a CREATE TABLE AS of a sharded or reference table.
-func (x *commands) createAs(as *planner.CreateAs, text string) (*planner.Statement, error) {
+func (x *commands) createAs(as *plan.CreateAs, text string) (*plan.Statement, error) {
 	if as.Query != "" {
 		st, err := x.plan([]byte(as.Query))
 		switch {
@@ -237,7 +237,7 @@ func (x *commands) createAs(as *planner.CreateAs, text string) (*planner.Stateme
 }
 
 // insertAs inserts the rows of a CREATE TABLE AS into the table that was made, and returns the tag.
-func (x *commands) insertAs(as *planner.CreateAs, text string) (string, error) {
+func (x *commands) insertAs(as *plan.CreateAs, text string) (string, error) {
 	if as.Insert == "" {
 		return "CREATE TABLE AS", nil
 	}

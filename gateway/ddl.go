@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -33,7 +34,7 @@ func (s *Server) inService(tag string) error {
 }
 
 // ddl answers a schema change.
-func (x *commands) ddl(st *planner.Statement) error {
+func (x *commands) ddl(st *plan.Statement) error {
 	if err := x.shards.temps.refuseTyped(st); err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (x *commands) ddl(st *planner.Statement) error {
 
 // changeSchema runs a schema change: in the open transaction, or in one of its own that
 // ends with the message (the simple protocol) or the Sync (the extended). It returns the command's tag.
-func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
+func (x *commands) changeSchema(st *plan.Statement) (tag string, err error) {
 	if err := x.mayChange(st); err != nil {
 		return "", err
 	}
@@ -110,7 +111,7 @@ func (x *commands) changeSchema(st *planner.Statement) (tag string, err error) {
 }
 
 // mayChange refuses a schema change before anything is done for it.
-func (x *commands) mayChange(st *planner.Statement) error {
+func (x *commands) mayChange(st *plan.Statement) error {
 	if slices.ContainsFunc(st.DDL.Unknown, x.shards.temps.isRelation) {
 		return sqlstate.Refusal("CLV-0803", "a temporary table in one statement with others is not supported").
 			WithHint("Use one statement for each.")
@@ -135,7 +136,7 @@ func (x *commands) mayChange(st *planner.Statement) error {
 }
 
 // execChange runs the schema change that the transaction has become part of.
-func (x *commands) execChange(st *planner.Statement) (tag string, err error) {
+func (x *commands) execChange(st *plan.Statement) (tag string, err error) {
 	ctx, done := x.interrupts.waiting()
 	// What it is planned from is read again under the lock of schema changes. It may wait for that lock, whose owner
 	// waits until this router goes by its map.
@@ -159,7 +160,7 @@ func (x *commands) execChange(st *planner.Statement) (tag string, err error) {
 }
 
 // concurrentTag is a command that no transaction can hold, as PostgreSQL calls it in errors.
-func concurrentTag(st *planner.Statement) string {
+func concurrentTag(st *plan.Statement) string {
 	switch st.Tag {
 	case "VACUUM", "ANALYZE":
 		return st.Tag
@@ -517,7 +518,7 @@ func (x *unitRun) rests() (wrote []string) {
 }
 
 // schemaSavepoint runs savepoints of a schema change.
-func (x *commands) schemaSavepoint(st *planner.Statement) error {
+func (x *commands) schemaSavepoint(st *plan.Statement) error {
 	ctx, done := x.interrupts.waiting()
 	defer done()
 	switch st.Tx.Op {
@@ -543,7 +544,7 @@ func (x *unitRun) giveUpSchema() {
 }
 
 // underLock stands for a schema change in [leaseuse.Turn.On].
-var underLock planner.Statement
+var underLock plan.Statement
 
 // commitSchema ends a transaction with schema changes, and waits until the
 // router serves the map that has them.

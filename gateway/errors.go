@@ -13,7 +13,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -144,7 +144,7 @@ func ofPrepared(err error) error {
 var argumentWhere = regexp.MustCompile(`^unnamed portal parameter \$(\d+)( = '[^\n]*)?\n?`)
 
 // ofArgument gives an error of a parameter's value the place of the argument in the text of EXECUTE, as PostgreSQL does.
-func ofArgument(err error, st *planner.Statement) error {
+func ofArgument(err error, st *plan.Statement) error {
 	sh, ok := err.(*shardError)
 	if !ok || sh.said.Position > 0 {
 		return err

@@ -8,13 +8,13 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // explain answers EXPLAIN (ROUTE); with ANALYZE the statement is run as well,
 // its rows counted and dropped.
-func (x *commands) explain(st *planner.Statement, args *planner.Args) (*localResult, error) {
+func (x *commands) explain(st *plan.Statement, args *plan.Args) (*localResult, error) {
 	snap, _ := x.snapshot()
 	if args != nil && len(args.Values) == 0 {
 		args = nil
@@ -23,7 +23,7 @@ func (x *commands) explain(st *planner.Statement, args *planner.Args) (*localRes
 	if err != nil {
 		return nil, err
 	}
-	if in := st.Inner; st.Refused == nil && in != nil && in.Refused == nil && in.Kind == planner.DefaultShard && !in.Copy {
+	if in := st.Inner; st.Refused == nil && in != nil && in.Refused == nil && in.Kind == plan.DefaultShard && !in.Copy {
 		if err := x.validateOnShard(in); err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func (x *commands) explain(st *planner.Statement, args *planner.Args) (*localRes
 
 // validateOnShard lets the default shard analyse a statement, as EXPLAIN does in PostgreSQL: the map does not know what is
 // whole, so it would say of a table that is not there where it would be.
-func (x *commands) validateOnShard(st *planner.Statement) error {
+func (x *commands) validateOnShard(st *plan.Statement) error {
 	if err := x.reachFor(st, nil); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *counter) Frames(b []byte) error {
 // Parameter notes a changed parameter; the client is told.
 func (c *counter) Parameter(name, value string) { c.on.w.Parameter(name, value) }
 
-func (x *commands) analyze(st *planner.Statement, args *planner.Args) ([]string, error) {
+func (x *commands) analyze(st *plan.Statement, args *plan.Args) ([]string, error) {
 	if st == nil || !routed(st) || st.Copy {
 		return nil, sqlstate.Refusal("CLV-1206", "EXPLAIN (ROUTE, ANALYZE) runs only statements that go to a shard").
 			WithHint("Leave ANALYZE out.")

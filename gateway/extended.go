@@ -10,7 +10,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -28,7 +28,7 @@ type statement struct {
 	written string
 	// parent is the client's span, which stood at the end of the text.
 	parent trace.Parent
-	plan   *planner.Statement
+	plan   *plan.Statement
 	// version is the schema version of plan, settings those it was made under.
 	version  uint64
 	settings *executor.Settings
@@ -71,14 +71,14 @@ func (s *statement) client() string {
 
 // portal is a statement with its parameters bound.
 type portal struct {
-	st   *planner.Statement
+	st   *plan.Statement
 	stmt *statement
 	conn *executor.Conn // nil: the router answers it
 	// values are its columns whose values have to be translated; nil: there are none.
 	// described: they are known, or will be before its rows come.
 	values    *executor.Columns
 	described bool
-	args      planner.Args // of the router's own statements
+	args      plan.Args // of the router's own statements
 	// result is what is left of the router's own answer.
 	result *localResult
 	calls  []settings.Call // of set_config()
@@ -211,29 +211,29 @@ func (x *prepared) resolve() error {
 
 // reachFor makes pipe.Conn a conversation with a shard that can parse and
 // describe the statement: any that holds its tables.
-func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
+func (x *prepared) reachFor(st *plan.Statement, oids []uint32) error {
 	u := use{on: st, readOnly: true, weak: true}
 	switch {
-	case st.Kind == planner.Virtual:
+	case st.Kind == plan.Virtual:
 		return x.reachVirtual(st)
 	case relayedSet(st):
 		return x.reachForSet()
 	case st.Cursor != nil && st.Cursor.Op != "declare" && x.onHeld(st):
 		return x.reach(several.Name, use{readOnly: true, weak: true})
 	case onSeveral(x.tx.conn):
-	case st.Kind == planner.Several:
+	case st.Kind == plan.Several:
 		st = validatorOf(st)
-	case st.Cursor != nil && st.Cursor.Hold && st.Kind != planner.OneShard:
+	case st.Cursor != nil && st.Cursor.Hold && st.Kind != plan.OneShard:
 		st = &defaultShard
-	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
+	case st.Kind == plan.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
 		// The key is in the text.
-	case st.Kind == planner.OneShard:
+	case st.Kind == plan.OneShard:
 		st = &anyShard
 	}
-	if st.Kind == planner.AnyShard {
+	if st.Kind == plan.AnyShard {
 		u.reroutable = brief
 	}
-	shard, err := x.choose(st, &planner.Args{OIDs: oids})
+	shard, err := x.choose(st, &plan.Args{OIDs: oids})
 	if err == nil && shard == several.Name && !x.pipe.inSeveral() {
 		u.reroutable = brief // its keys are on several shards: each of them can describe it
 		switch {
@@ -260,7 +260,7 @@ func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 	// The transaction has changed nothing yet: the statement is judged outside
 	// it, and the transaction stays free to go anywhere.
 	if shard == several.Name { // the keys in its text are on several shards
-		if shard, err = x.choose(validatorOf(st), &planner.Args{}); err != nil {
+		if shard, err = x.choose(validatorOf(st), &plan.Args{}); err != nil {
 			return err
 		}
 	}
@@ -281,8 +281,8 @@ func (x *prepared) reachFor(st *planner.Statement, oids []uint32) error {
 }
 
 var (
-	anyShard     = planner.Statement{Kind: planner.AnyShard}
-	defaultShard = planner.Statement{Kind: planner.DefaultShard}
+	anyShard     = plan.Statement{Kind: plan.AnyShard}
+	defaultShard = plan.Statement{Kind: plan.DefaultShard}
 )
 
 // lookup finds a statement for Bind and Describe.
@@ -328,7 +328,7 @@ func (x *session) bind(f wire.Frame) error {
 		return err
 	}
 	x.unit.executes = nil
-	if x.unit.binds++; s.plan.Kind == planner.ExecuteKind {
+	if x.unit.binds++; s.plan.Kind == plan.ExecuteKind {
 		if x.unit.binds == 1 {
 			x.unit.executes = s.plan
 		}
@@ -375,7 +375,7 @@ func (x *session) bind(f wire.Frame) error {
 	*p = portal{st: st, stmt: s, version: x.unit.version}
 	x.portals.Put(string(name), p, len(x.tx.saved))
 	switch {
-	case st.Kind == planner.Virtual:
+	case st.Kind == plan.Virtual:
 		err = x.reachVirtual(st)
 	case relayedSet(st):
 		if settings.OnlySets(st) {
@@ -446,7 +446,7 @@ func (x *prepared) readArgs(oids []uint32, rest []byte) error {
 	if err := m.Args(); err != nil {
 		return err
 	}
-	x.args = planner.Args{OIDs: oids, Formats: m.Formats, Values: m.Values}
+	x.args = plan.Args{OIDs: oids, Formats: m.Formats, Values: m.Values}
 	return nil
 }
 
@@ -473,7 +473,7 @@ func (x *session) describe(f wire.Frame) error {
 			return err
 		}
 		parameters := true
-		if s.plan.Kind == planner.ExecuteKind {
+		if s.plan.Kind == plan.ExecuteKind {
 			if s, _, err = x.executeArgs(s.plan, nil); err != nil {
 				return err
 			}
@@ -532,7 +532,7 @@ func (x *session) local2(frames []byte) {
 	x.w.buf = append(x.w.buf, frames...)
 }
 
-func (x *session) describeLocal(st *planner.Statement) {
+func (x *session) describeLocal(st *plan.Statement) {
 	if columns := localColumns(st); columns != nil {
 		x.local2(wire.AppendRowDescription(nil, textFields(columns)))
 		return
@@ -595,7 +595,7 @@ func (x *session) execute(f wire.Frame) error {
 		if err := x.drain(); err != nil {
 			return err
 		}
-		if undoable(p.st) || p.st.Kind == planner.PrepareKind { // a shard judges it, which must not commit what was before it
+		if undoable(p.st) || p.st.Kind == plan.PrepareKind { // a shard judges it, which must not commit what was before it
 			if err := x.implicitly(0); err != nil {
 				return err
 			}
@@ -604,7 +604,7 @@ func (x *session) execute(f wire.Frame) error {
 			p.result = nil
 			return err
 		}
-		x.unit.executed = (p.st.Kind != planner.TxKind || p.st.Tx.Op == "set" || p.st.Tx.Op == "constraints") && (p.st.DDL == nil || !p.st.DDL.Concurrent)
+		x.unit.executed = (p.st.Kind != plan.TxKind || p.st.Tx.Op == "set" || p.st.Tx.Op == "constraints") && (p.st.DDL == nil || !p.st.DDL.Concurrent)
 	}
 	return x.w.localRows(p.result, int(rows))
 }

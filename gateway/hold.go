@@ -10,7 +10,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/gateway/settings"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -32,7 +32,7 @@ func (b *shardConns) holdTimeout() time.Duration {
 
 // admit is asked before a statement is routed. It returns when the statement may go
 // where the map says; it may have waited for a newer one.
-func (x *prepared) admit(st *planner.Statement, args *planner.Args) error {
+func (x *prepared) admit(st *plan.Statement, args *plan.Args) error {
 	snap, private := x.snapshot()
 	if private {
 		// It waits for no move: that may wait for the tables which the schema change has locked.
@@ -58,7 +58,7 @@ func (x *prepared) admit(st *planner.Statement, args *planner.Args) error {
 // snapshotHolds refuses a statement of a transaction with one snapshot if it needs
 // keys that were given to a shard after the transaction began: the snapshot on that
 // shard may be older than their arrival.
-func (x *prepared) snapshotHolds(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
+func (x *prepared) snapshotHolds(st *plan.Statement, args *plan.Args, snap *shardmap.Snapshot) error {
 	if x.tx.first == 0 || x.tx.first == snap.Version() || x.tx.conn == nil && x.tx.schema == nil || !x.tx.oneSnapshot() {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (x *prepared) passes(t *shardmap.Transit) (passes, gone bool, err error) {
 // waitsFor returns the transit for which the statement has to wait, nil if there is none: one
 // that holds its keys, or a cutover that has to write to a file to which its transaction
 // would write first. Such a one could wait for the part next, with the file's lock in its hand.
-func (x *prepared) waitsFor(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) (*shardmap.Transit, error) {
+func (x *prepared) waitsFor(st *plan.Statement, args *plan.Args, snap *shardmap.Snapshot) (*shardmap.Transit, error) {
 	if t := st.Held(snap, args); t != nil {
 		if ok, _, err := x.passes(t); ok || err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func (x *prepared) waitsFor(st *planner.Statement, args *planner.Args, snap *sha
 }
 
 // await makes the statement wait while a key that it needs is held.
-func (x *prepared) await(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
+func (x *prepared) await(st *plan.Statement, args *plan.Args, snap *shardmap.Snapshot) error {
 	t, err := x.waitsFor(st, args, snap)
 	if t == nil {
 		return err
@@ -159,7 +159,7 @@ func (x *prepared) await(st *planner.Statement, args *planner.Args, snap *shardm
 
 // awaitRelease waits until no key of the statement is held any more, or the
 // transaction may pass.
-func (x *prepared) awaitRelease(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot, t *shardmap.Transit, began time.Time) error {
+func (x *prepared) awaitRelease(st *plan.Statement, args *plan.Args, snap *shardmap.Snapshot, t *shardmap.Transit, began time.Time) error {
 	ctx, done := x.interrupts.waiting()
 	defer done()
 	hold := x.shards.holdTimeout()

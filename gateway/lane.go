@@ -14,7 +14,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
@@ -309,8 +309,8 @@ func (x *session) step(f wire.Frame) (flying bool, err error) {
 
 // quick reports whether running the statement means nothing but to send it to a
 // shard that its keys name and to relay the answer.
-func quick(st *planner.Statement) bool {
-	return st != nil && (st.Kind == planner.OneShard || st.Kind == planner.DefaultShard) && !st.Copy && st.Set == nil && len(st.Sets) == 0 && st.Fill == nil
+func quick(st *plan.Statement) bool {
+	return st != nil && (st.Kind == plan.OneShard || st.Kind == plan.DefaultShard) && !st.Copy && st.Set == nil && len(st.Sets) == 0 && st.Fill == nil
 }
 
 // mayUse vets a portal.

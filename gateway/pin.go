@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -252,7 +253,7 @@ func (t tempNames) named(message string) bool {
 }
 
 // temporary reports whether a schema change is about temporary tables, or types in pg_temp, alone.
-func (t tempNames) only(st *planner.Statement) bool {
+func (t tempNames) only(st *plan.Statement) bool {
 	d := st.DDL
 	if d.Op == "create view" {
 		return slices.ContainsFunc(d.Unknown, t.isRelation)
@@ -265,7 +266,7 @@ func (t tempNames) only(st *planner.Statement) bool {
 }
 
 // temporaryDDL runs it on the kept conversation, where it is a statement like others.
-func (x *commands) temporaryDDL(st *planner.Statement) error {
+func (x *commands) temporaryDDL(st *plan.Statement) error {
 	if st.DDL.Spread {
 		return sqlstate.Refusal("CLV-0807", "a view over a temporary table and sharded tables is not supported").
 			WithHint("Use WITH, or two statements.")
@@ -344,7 +345,7 @@ func (t tempNames) namesType(name string) bool {
 }
 
 // tempTypeOf is a name in the statement that may be of a type in pg_temp of the session, "" if there is none.
-func (t tempNames) typeOf(st *planner.Statement) string {
+func (t tempNames) typeOf(st *plan.Statement) string {
 	if len(t) == 0 {
 		return ""
 	}
@@ -370,15 +371,15 @@ func refuseTempType(name string) error {
 }
 
 // tempTyped refuses a statement that names a type in pg_temp, if it does not run where that is.
-func (t tempNames) refuseTyped(st *planner.Statement) error {
+func (t tempNames) refuseTyped(st *plan.Statement) error {
 	name := t.typeOf(st)
 	if name == "" || st.Pins {
 		return nil
 	}
 	switch st.Kind {
-	case planner.OneShard, planner.Several, planner.Virtual, planner.Call:
+	case plan.OneShard, plan.Several, plan.Virtual, plan.Call:
 		return refuseTempType(name)
-	case planner.DDLKind:
+	case plan.DDLKind:
 		if !t.only(st) {
 			return refuseTempType(name)
 		}
@@ -387,7 +388,7 @@ func (t tempNames) refuseTyped(st *planner.Statement) error {
 }
 
 // reachedTemp refuses a statement that names a type in pg_temp, if the conversation at hand is not the kept one.
-func (x *unitRun) reachedTemp(st *planner.Statement) error {
+func (x *unitRun) reachedTemp(st *plan.Statement) error {
 	if !x.shards.onPin() {
 		return refuseTempType(x.shards.temps.typeOf(st))
 	}
@@ -460,7 +461,7 @@ func (b *shardConns) hasTempTypes(names []string) (bool, error) {
 
 // mayChangeTypes looks at a change of types of the session that has no schema in it: such a type may have been rolled back, and the new name
 // may be another's.
-func (x *commands) mayChangeTypes(st *planner.Statement) error {
+func (x *commands) mayChangeTypes(st *plan.Statement) error {
 	if len(st.DDL.OfTypes) == 0 {
 		return nil
 	}

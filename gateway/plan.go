@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -41,13 +42,13 @@ func (p *planning) snapshot() (snap *shardmap.Snapshot, private bool) {
 
 // plan analyses one statement. What only administrators may read is refused to others here, for every way that a
 // statement can come; users of the shards are asked by the shards.
-func (p *planning) plan(sql []byte) (*planner.Statement, error) {
+func (p *planning) plan(sql []byte) (*plan.Statement, error) {
 	st, _, err := p.planned(sql)
 	return st, err
 }
 
 // planned is plan, and the text that was planned: that of planKeyed.
-func (p *planning) planned(sql []byte) (*planner.Statement, []byte, error) {
+func (p *planning) planned(sql []byte) (*plan.Statement, []byte, error) {
 	st, text, err := p.analyse(sql)
 	if err == nil {
 		err = p.id.MaySee(st)
@@ -58,7 +59,7 @@ func (p *planning) planned(sql []byte) (*planner.Statement, []byte, error) {
 	return st, text, nil
 }
 
-func (p *planning) analyse(sql []byte) (*planner.Statement, []byte, error) {
+func (p *planning) analyse(sql []byte) (*plan.Statement, []byte, error) {
 	snap, private := p.snapshot()
 	if len(p.shards.temps) > 0 && !p.shards.nowait {
 		return p.planBeside(sql, snap, private)
@@ -78,7 +79,7 @@ func (p *planning) analyse(sql []byte) (*planner.Statement, []byte, error) {
 }
 
 // planBeside is plan for a session with temporary tables.
-func (p *planning) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, []byte, error) {
+func (p *planning) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) (*plan.Statement, []byte, error) {
 	st, err := p.ex.Plan(p.shards, sql, p.gucs.Settings, snap, private)
 	st, text, err := p.planKeyed(st, err, sql, snap, private)
 	if err == nil {
@@ -92,7 +93,7 @@ func (p *planning) planBeside(sql []byte, snap *shardmap.Snapshot, private bool)
 
 // planKeyed plans a text again if it has literals for shard keys that only a shard can read. st and err are the first planning's
 // result. It returns the text that was planned beside the plan.
-func (p *planning) planKeyed(st *planner.Statement, err error, sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, []byte, error) {
+func (p *planning) planKeyed(st *plan.Statement, err error, sql []byte, snap *shardmap.Snapshot, private bool) (*plan.Statement, []byte, error) {
 	switch {
 	case !unreadKey(st, err) || p.tx.state != txNone && p.tx.failed:
 		return st, sql, err
@@ -117,14 +118,14 @@ func (p *planning) planKeyed(st *planner.Statement, err error, sql []byte, snap 
 
 // hidden refuses a statement that names a table of the map which a temporary table
 // of the session hides, or a type in pg_temp where that is not.
-func (p *planning) hidden(st *planner.Statement) error {
+func (p *planning) hidden(st *plan.Statement) error {
 	if st.Notifies {
 		p.listener.Notifies()
 	}
 	if len(p.shards.temps) == 0 {
 		return nil
 	}
-	if st.Cursor != nil && st.Cursor.Hold && st.Kind != planner.Several && st.Kind != planner.OneShard {
+	if st.Cursor != nil && st.Cursor.Hold && st.Kind != plan.Several && st.Kind != plan.OneShard {
 		return sqlstate.Refusal("CLV-0809", "a WITH HOLD cursor over what may be a temporary table is not supported").
 			WithHint("Declare it without HOLD and read it inside the transaction.")
 	}
@@ -195,15 +196,15 @@ func (p *planning) replan(s *statement) error {
 }
 
 // clear reports whether admit has nothing to do for a statement without parameters.
-func (p *planning) clear(st *planner.Statement) bool {
+func (p *planning) clear(st *plan.Statement) bool {
 	snap, private := p.snapshot()
-	return private || p.tx.tied(snap) && (!snap.Holding() || p.tx.state == txNone && st.Held(snap, &planner.Args{}) == nil)
+	return private || p.tx.tied(snap) && (!snap.Holding() || p.tx.state == txNone && st.Held(snap, &plan.Args{}) == nil)
 }
 
 // validatedApart reports whether a statement is parsed and described outside of its
 // transaction: in it, the parsing of a write would lock the table until its end, and
 // a transaction that then waits for a move would keep the source from being fenced.
-func (p *planning) validatedApart(st *planner.Statement) bool {
+func (p *planning) validatedApart(st *plan.Statement) bool {
 	snap, private := p.snapshot()
 	return snap.Holding() && !private && p.tx.conn != nil && p.shards.pin == nil && !st.ReadOnly
 }
@@ -238,7 +239,7 @@ func (x *prepared) prepare(s *statement, relay bool) (string, error) {
 		x.pipe.Unnamed(s, s.plan.Judged, s.oids, x.gucs.Settings.ReadingAs(s.parsed), relay) // it is described there, and runs elsewhere
 		return "", nil
 	}
-	if s.name == "" || s.plan.Kind == planner.Virtual {
+	if s.name == "" || s.plan.Kind == plan.Virtual {
 		x.pipe.Unnamed(s, s.plan.Text, s.oids, x.gucs.Settings.ReadingAs(s.parsed), relay)
 		return "", nil
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // prepareSQL runs PREPARE: the same names as the protocol's prepared statements. Errors tell places in the text of PREPARE,
 // now and later: so it stands for the text before the statement, as blanks.
-func (x *commands) prepareSQL(st *planner.Statement) error {
+func (x *commands) prepareSQL(st *plan.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (x *prepared) duplicate(s *statement) error {
 func blanks(text string) string { return strings.Repeat(" ", utf8.RuneCountInString(text)) }
 
 // catalogue is a conversation with the default shard that knows the types which a statement names.
-func (b *shardConns) catalogue(st *planner.Statement) (*executor.Conn, error) {
+func (b *shardConns) catalogue(st *plan.Statement) (*executor.Conn, error) {
 	if b.pin != nil && b.temps.typeOf(st) != "" {
 		return b.pinned(b.gucs.Settings)
 	}
@@ -115,7 +115,7 @@ func (b *shardConns) catalogue(st *planner.Statement) (*executor.Conn, error) {
 }
 
 // typeOIDs asks a shard for the OIDs of the types of a PREPARE.
-func (b *shardConns) typeOIDs(st *planner.Statement) ([]uint32, error) {
+func (b *shardConns) typeOIDs(st *plan.Statement) ([]uint32, error) {
 	p := st.Prepared
 	names := p.Types
 	c, err := b.catalogue(st)
@@ -161,7 +161,7 @@ func (b *shardConns) typeOIDs(st *planner.Statement) ([]uint32, error) {
 	return oids, nil
 }
 
-func (x *commands) deallocateSQL(st *planner.Statement) error {
+func (x *commands) deallocateSQL(st *plan.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (x *commands) deallocateSQL(st *planner.Statement) error {
 }
 
 // executeSQL runs EXECUTE of a simple query, as Bind, Describe and Execute.
-func (x *commands) executeSQL(st *planner.Statement) error {
+func (x *commands) executeSQL(st *plan.Statement) error {
 	err := x.runExecute(st)
 	if c := x.pipe.Conn; err != nil && err != errWait && err != errAgain && c != nil && x.pipe.dirty && !c.Broken() {
 		// An error of the router's own: the shard waits for more.
@@ -192,7 +192,7 @@ func (x *commands) executeSQL(st *planner.Statement) error {
 	return err
 }
 
-func (x *commands) runExecute(st *planner.Statement) error {
+func (x *commands) runExecute(st *plan.Statement) error {
 	s, rest, err := x.executeArgs(st, nil)
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (x *commands) runExecute(st *planner.Statement) error {
 }
 
 // reachPrepared makes pipe.Conn the conversation of the prepared statement s of an EXECUTE, whose arguments are x.args.
-func (x *commands) reachPrepared(st *planner.Statement, s *statement) error {
+func (x *commands) reachPrepared(st *plan.Statement, s *statement) error {
 	if settings.OnlySets(s.plan) {
 		return x.reachForSet()
 	}
@@ -255,7 +255,7 @@ func (x *commands) reachPrepared(st *planner.Statement, s *statement) error {
 }
 
 // computedError is an error of the shard key's value in the words of a shard, and with the argument's place.
-func (x *prepared) computedError(st *planner.Statement, s *statement, err error) error {
+func (x *prepared) computedError(st *plan.Statement, s *statement, err error) error {
 	code := sqlstate.CodeOf(err)
 	if !strings.HasPrefix(string(code), "22") {
 		return err
@@ -273,7 +273,7 @@ func (x *prepared) computedError(st *planner.Statement, s *statement, err error)
 // executeArgs finds the statement of an EXECUTE and makes the body of a Bind
 // (after its names) from the arguments. formats is the tail of that body, nil
 // for text results.
-func (x *prepared) executeArgs(st *planner.Statement, formats []byte) (*statement, []byte, error) {
+func (x *prepared) executeArgs(st *plan.Statement, formats []byte) (*statement, []byte, error) {
 	p := st.Prepared
 	s, err := x.statements.Get([]byte(p.Name))
 	if err != nil {
@@ -407,8 +407,8 @@ func coerced(kind literalKind, oid uint32) bool {
 
 // shardBorne reports whether a shard (or the virtual database) parses and runs
 // the statement.
-func shardBorne(st *planner.Statement) bool {
-	return routed(st) || st.Kind == planner.Virtual || st.Kind == planner.Empty || relayedSet(st)
+func shardBorne(st *plan.Statement) bool {
+	return routed(st) || st.Kind == plan.Virtual || st.Kind == plan.Empty || relayedSet(st)
 }
 
 // forgetUnnamed is what a simple Query does to what has no name.
@@ -520,12 +520,12 @@ func (x *prepared) cursorPortal(name string) (*portal, error) {
 }
 
 // fetchOf goes where a FETCH of the cursor is run.
-func (x *prepared) fetchOf(name string) (*planner.Statement, error) {
+func (x *prepared) fetchOf(name string) (*plan.Statement, error) {
 	st, err := x.plan([]byte("FETCH ALL FROM " + quoteName(name)))
 	if err != nil {
 		return nil, err
 	}
-	shard, err := x.chooseRun(st, &planner.Args{})
+	shard, err := x.chooseRun(st, &plan.Args{})
 	if err != nil {
 		return nil, err
 	}

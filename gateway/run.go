@@ -22,7 +22,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -74,7 +74,7 @@ type unitRun struct {
 
 	// resolve sends what was parsed and waits; values makes ids and the values of sequences.
 	resolve func() error
-	values  func(f *planner.Fill, args *planner.Args) ([][]byte, error)
+	values  func(f *plan.Fill, args *plan.Args) ([][]byte, error)
 }
 
 // wire gives the parts what they need of each other.
@@ -104,7 +104,7 @@ type unit struct {
 	mark    mark
 	version uint64 // of the map when it began
 	// on is the only statement that was sent; several: there is more than one, see runs.
-	on      *planner.Statement
+	on      *plan.Statement
 	several bool
 	// effects: something happened that cannot be repeated.
 	effects bool
@@ -113,7 +113,7 @@ type unit struct {
 	// snapped: a statement has been judged, outside of a transaction, for which PostgreSQL takes a snapshot.
 	snapped bool
 	// executes is the EXECUTE that was bound, if nothing else was.
-	executes *planner.Statement
+	executes *plan.Statement
 	binds    int
 	// reuses: a statement of it was prepared before.
 	reuses bool
@@ -190,16 +190,16 @@ func (x *unitRun) fail(err error) error {
 
 // choose finds the shard of a routed statement. readOnly and weak say what
 // running it there means for the transaction, see reach.
-func (x *prepared) choose(st *planner.Statement, args *planner.Args) (string, error) {
+func (x *prepared) choose(st *plan.Statement, args *plan.Args) (string, error) {
 	return x.chosen(st, args, false)
 }
 
 // chooseRun is choose for a statement that is run next: it counts for the load of its range.
-func (x *prepared) chooseRun(st *planner.Statement, args *planner.Args) (string, error) {
+func (x *prepared) chooseRun(st *plan.Statement, args *plan.Args) (string, error) {
 	return x.chosen(st, args, true)
 }
 
-func (x *prepared) chosen(st *planner.Statement, args *planner.Args, runs bool) (string, error) {
+func (x *prepared) chosen(st *plan.Statement, args *plan.Args, runs bool) (string, error) {
 	if err := x.hidden(st); err != nil {
 		return "", err
 	}
@@ -208,7 +208,7 @@ func (x *prepared) chosen(st *planner.Statement, args *planner.Args, runs bool) 
 	}
 	snap, _ := x.snapshot()
 	switch st.Kind {
-	case planner.OneShard:
+	case plan.OneShard:
 		r, err := st.Route(snap, args)
 		if err != nil {
 			return "", err
@@ -225,7 +225,7 @@ func (x *prepared) chosen(st *planner.Statement, args *planner.Args, runs bool) 
 			}
 			return r.Shard, nil
 		}
-	case planner.AnyShard:
+	case plan.AnyShard:
 		if x.shards.temps.typeOf(st) != "" {
 			return snap.State().DefaultShard, nil
 		}
@@ -250,14 +250,14 @@ func (x *prepared) chosen(st *planner.Statement, args *planner.Args, runs bool) 
 		return x.pipe.Conn.Shard(), nil
 	case x.shards.pin != nil:
 		return x.shards.pin.Shard(), nil
-	case x.tx.state == txOpen && st.Kind == planner.AnyShard && len(st.Tables) == 0 && !useOf(st).weak:
+	case x.tx.state == txOpen && st.Kind == plan.AnyShard && len(st.Tables) == 0 && !useOf(st).weak:
 		return snap.State().DefaultShard, nil // the transaction stays there: what the catalogue is asked next is there too
 	}
 	return x.srv.ex.Any(), nil
 }
 
 // countText counts a statement that goes as its text came for the load of its range.
-func (x *session) countText(snap *shardmap.Snapshot, st *planner.Statement, r *planner.Route, sql []byte) {
+func (x *session) countText(snap *shardmap.Snapshot, st *plan.Statement, r *plan.Route, sql []byte) {
 	var named bool
 	if x.stats.Cell, named = x.srv.ex.Count(snap, r); named {
 		if key := x.srv.ex.TextKey(&x.shaper, st, sql); key != nil {
@@ -273,7 +273,7 @@ func ownTypes(oids []uint32) bool {
 
 // use is what a statement does to the conversation that it runs in.
 type use struct {
-	on       *planner.Statement // that is sent; nil: others
+	on       *plan.Statement // that is sent; nil: others
 	readOnly bool
 	// weak: running it does not tie a transaction to the shard, because nothing
 	// that the client sees would differ on another one.
@@ -366,7 +366,7 @@ func (x *unitRun) reached(shard string, u use) error {
 }
 
 // runs notes which statement of the unit is about to be sent. Of several, which may be under way at once, it notes none.
-func (x *unitRun) runs(st *planner.Statement) {
+func (x *unitRun) runs(st *plan.Statement) {
 	u := &x.unit
 	if u.several = u.several || st == nil || u.on != nil && u.on != st; u.several {
 		st = nil

@@ -16,12 +16,12 @@ import (
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// idSource makes the values that statements leave to the router (planner.Fill).
+// idSource makes the values that statements leave to the router (plan.Fill).
 // The sessions of one router share it.
 type idSource struct {
 	next      *ids.Generator
@@ -81,13 +81,13 @@ func (s *sessionSequences) took(q *shardmap.Sequence, v int64) {
 
 // evaluate returns the values of a statement as text. args are the client's own
 // parameters, which setval may need.
-func (x *prepared) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, error) {
+func (x *prepared) evaluate(f *plan.Fill, args *plan.Args) ([][]byte, error) {
 	ctx, done := x.interrupts.waiting()
 	defer done()
 	out := make([][]byte, len(f.Values))
 	signals := 0
 	for i := 0; i < len(f.Values); {
-		if v := &f.Values[i]; v.Source == planner.SourceSetvals || v.NameParam > 0 {
+		if v := &f.Values[i]; v.Source == plan.SourceSetvals || v.NameParam > 0 {
 			var err error
 			if v.NameParam > 0 {
 				out[i], err = x.ofNamed(v, args)
@@ -133,7 +133,7 @@ func (x *prepared) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, erro
 
 // evaluateRun evaluates the first value and those after it that come from the
 // same source, and returns how many they are: rows of one INSERT take one block.
-func (x *prepared) evaluateRun(ctx context.Context, list []planner.FillValue, out [][]byte, args *planner.Args) (int, error) {
+func (x *prepared) evaluateRun(ctx context.Context, list []plan.FillValue, out [][]byte, args *plan.Args) (int, error) {
 	v, src := &list[0], x.srv.ids
 	n := 1
 	for n < len(list) && list[n].Source == v.Source && list[n].Sequence == v.Sequence {
@@ -142,7 +142,7 @@ func (x *prepared) evaluateRun(ctx context.Context, list []planner.FillValue, ou
 	var err error
 	numbers := make([]int64, 0, n)
 	switch v.Source {
-	case planner.SourcePID:
+	case plan.SourcePID:
 		for range n {
 			numbers = append(numbers, int64(x.pid))
 		}
@@ -238,7 +238,7 @@ func (s *sessionSequences) was(q *shardmap.Sequence, at int64) {
 
 // setvals sets a sequence once for each row of a query, and returns the array of what it was set to. A row with a NULL
 // gives NULL and sets nothing. Nobody sees between the rows: only the last value is stored, or the one before an error.
-func (x *prepared) setvals(ctx context.Context, v *planner.FillValue) ([]byte, error) {
+func (x *prepared) setvals(ctx context.Context, v *plan.FillValue) ([]byte, error) {
 	rows, types, err := x.askWithin(v.Asks)
 	if err != nil {
 		return nil, inText(err, v.Asks, "")
@@ -310,7 +310,7 @@ func settingOf(row [][]byte) (*setting, error) {
 
 // ofNamed is the value of nextval() or currval() of the sequence that a parameter names, which is asked for as the client could
 // have asked for it. nil is NULL.
-func (x *prepared) ofNamed(v *planner.FillValue, args *planner.Args) ([]byte, error) {
+func (x *prepared) ofNamed(v *plan.FillValue, args *plan.Args) ([]byte, error) {
 	raw, oid, format, ok := args.Param(v.NameParam)
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", v.NameParam)
@@ -401,7 +401,7 @@ func plainDefault(ex *executor.Executor) bool {
 }
 
 // intArg reads a bound parameter as an integer.
-func intArg(args *planner.Args, param int) (n int64, null bool, err error) {
+func intArg(args *plan.Args, param int) (n int64, null bool, err error) {
 	bad := func() error {
 		return sqlstate.New(sqlstate.InvalidTextRepresentation, "parameter $%d is not a number", param)
 	}
@@ -431,12 +431,12 @@ func intArg(args *planner.Args, param int) (n int64, null bool, err error) {
 
 // fillText returns the text of a statement of the simple protocol with its
 // values, by which x.args routes it.
-func (x *prepared) fillText(st *planner.Statement) (string, error) {
+func (x *prepared) fillText(st *plan.Statement) (string, error) {
 	values, err := x.evaluate(st.Fill, nil)
 	if err != nil {
 		return "", err
 	}
-	x.args = planner.Args{Values: values}
+	x.args = plan.Args{Values: values}
 	return st.Fill.Literals(values), nil
 }
 
@@ -488,7 +488,7 @@ func (s *statement) Parameters() int {
 // bounds refuses new bounds of a sequence that leave out where it is, as PostgreSQL
 // does (init_params of sequence.c). What another router has taken counts as given, as
 // the values do that a session of PostgreSQL holds by CACHE.
-func (x *prepared) bounds(changes []planner.SequenceChange) error {
+func (x *prepared) bounds(changes []plan.SequenceChange) error {
 	for i := range changes {
 		c := &changes[i]
 		if c.Op != "alter" || c.Was.Min == c.Sequence.Min && c.Was.Max == c.Sequence.Max {
@@ -545,7 +545,7 @@ func (b *shardConns) counts(u use) {
 }
 
 // counting reports whether a schema change may call nextval(): it may fill a column, or a materialized view.
-func counting(st *planner.Statement) bool {
+func counting(st *plan.Statement) bool {
 	if st.DDL.As != nil || st.DDL.Source != "" {
 		return true
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/gateway/stats"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -80,7 +81,7 @@ type Server struct {
 	limits      Limits
 	log         *slog.Logger
 	metrics     *telemetry.Metrics
-	ending      *planner.Statement // stands for COMMIT and ROLLBACK on a shard
+	ending      *plan.Statement // stands for COMMIT and ROLLBACK on a shard
 	sinks       stats.Sinks
 	reads       settings.ReadRule
 
@@ -128,7 +129,7 @@ func New(o Options) *Server {
 		sessions: map[uint32]*session{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
 		stopWatch: make(chan struct{}), reads: settings.ReadRule{Policy: o.ReadPolicy, LagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
-		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
+		ending: &plan.Statement{Kind: plan.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
 	if o.Transactions == nil {
 		o.Transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: o.Executor, Log: o.Log, Metrics: o.Metrics})

@@ -9,14 +9,14 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/gateway/settings"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // relayedSet reports whether a shard answers the statement itself (SHOW,
 // set_config), as opposed to SET and RESET, whose only answer is a tag.
-func relayedSet(st *planner.Statement) bool {
-	if st.Kind != planner.SetKind || settings.Own(st.Set) {
+func relayedSet(st *plan.Statement) bool {
+	if st.Kind != plan.SetKind || settings.Own(st.Set) {
 		return false
 	}
 	switch st.Set.Op {
@@ -40,7 +40,7 @@ func (x *prepared) reachForSet() error {
 }
 
 // relaySet runs SHOW and set_config of a simple query.
-func (x *commands) relaySet(st *planner.Statement) error {
+func (x *commands) relaySet(st *plan.Statement) error {
 	if settings.OnlySets(st) {
 		return x.relayOnlySets(st)
 	}
@@ -58,7 +58,7 @@ func (x *commands) relaySet(st *planner.Statement) error {
 }
 
 // adopt makes settings that a shard has accepted the session's.
-func (x *unitRun) adopt(st *planner.Statement, next, keep *executor.Settings) {
+func (x *unitRun) adopt(st *plan.Statement, next, keep *executor.Settings) {
 	x.unit.effects = true
 	x.gucs.Adopt(next, keep)
 	if c := x.pipe.Conn; c != nil && !x.pipe.virtual() {
@@ -73,7 +73,7 @@ func (x *unitRun) adopt(st *planner.Statement, next, keep *executor.Settings) {
 
 // set runs SET, RESET and DISCARD. A shard judges the value, so that errors,
 // notices and what is reported to the client are its own.
-func (x *commands) set(st *planner.Statement) error {
+func (x *commands) set(st *plan.Statement) error {
 	s := st.Set
 	if s.Op == "discard" {
 		return x.discard(st)
@@ -119,7 +119,7 @@ func (x *commands) set(st *planner.Statement) error {
 
 // trySet runs a SET in a transaction that is not bound yet: a shard judges it in
 // a transaction that is rolled back, and it is remembered.
-func (x *commands) trySet(st *planner.Statement, next, keep *executor.Settings) error {
+func (x *commands) trySet(st *plan.Statement, next, keep *executor.Settings) error {
 	if x.pipe.outside() { // it is no conversation of the SET's
 		if err := x.leave(); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (x *commands) trySet(st *planner.Statement, next, keep *executor.Settings) 
 
 // changeTo gives the session's conversation other settings and tells the client
 // what that changed.
-func (x *commands) changeTo(st *planner.Statement, next, keep *executor.Settings) error {
+func (x *commands) changeTo(st *plan.Statement, next, keep *executor.Settings) error {
 	if x.tx.state != txNone && x.tx.conn == nil && x.tx.schema == nil {
 		// Not bound: bind, weakly, so that there is a shard to judge it.
 		if err := x.reachForSet(); err != nil {
@@ -214,7 +214,7 @@ func (x *commands) changeTo(st *planner.Statement, next, keep *executor.Settings
 
 // discard runs DISCARD. Plans and temporary tables are never left on a shard's
 // connection, and sequences' last values are not kept there either.
-func (x *commands) discard(st *planner.Statement) error {
+func (x *commands) discard(st *plan.Statement) error {
 	if st.Set.What == "all" {
 		if err := x.notInBlock("DISCARD ALL"); err != nil {
 			return err
@@ -264,7 +264,7 @@ func (x *commands) discard(st *planner.Statement) error {
 
 // setCharacteristics runs SET SESSION CHARACTERISTICS AS TRANSACTION, which is
 // SET of three default_transaction_... settings.
-func (x *commands) setCharacteristics(st *planner.Statement) error {
+func (x *commands) setCharacteristics(st *plan.Statement) error {
 	if x.tx.state != txNone && x.tx.failed {
 		return inFailed()
 	}
@@ -313,7 +313,7 @@ func (x *commands) setCharacteristics(st *planner.Statement) error {
 func textOf(s string) []byte { return append(make([]byte, 0, len(s)), s...) }
 
 // setOwn runs SET and RESET of the router's own settings.
-func (x *commands) setOwn(st *planner.Statement) error {
+func (x *commands) setOwn(st *plan.Statement) error {
 	next, keep, err := x.gucs.After(st.Set)
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (x *commands) setOwn(st *planner.Statement) error {
 }
 
 // showOwn answers SHOW of the router's own settings.
-func (x *commands) showOwn(st *planner.Statement) *localResult {
+func (x *commands) showOwn(st *plan.Statement) *localResult {
 	name := strings.ToLower(st.Set.Name)
 	hint := x.shards.hint
 	x.shards.hint = settings.ReadHint{}
@@ -364,7 +364,7 @@ func (x *commands) showOwn(st *planner.Statement) *localResult {
 }
 
 // took makes what the calls of a statement have set the session's.
-func (x *commands) took(st *planner.Statement, calls []settings.Call) error {
+func (x *commands) took(st *plan.Statement, calls []settings.Call) error {
 	if x.tx.state == txNone { // SET LOCAL has ended with the statement
 		calls = slices.DeleteFunc(slices.Clone(calls), func(c settings.Call) bool { return c.Local })
 	}
@@ -437,7 +437,7 @@ func (x *commands) adoptCalls(calls []settings.Call, next, keep *executor.Settin
 }
 
 // relayOnlySets runs a SELECT of nothing but set_config() of a simple query.
-func (x *commands) relayOnlySets(st *planner.Statement) error {
+func (x *commands) relayOnlySets(st *plan.Statement) error {
 	calls, err := x.gucs.Calls(st, nil)
 	if err != nil {
 		return err
@@ -466,7 +466,7 @@ func (x *commands) relayOnlySets(st *planner.Statement) error {
 }
 
 // relaySets runs a statement of a simple query that calls set_config() inside.
-func (x *commands) relaySets(st *planner.Statement, calls []settings.Call, sql string) error {
+func (x *commands) relaySets(st *plan.Statement, calls []settings.Call, sql string) error {
 	x.pipe.Query(sql)
 	if _, err := x.converse(executor.None); err != nil {
 		return err
@@ -481,7 +481,7 @@ func (x *commands) relaySets(st *planner.Statement, calls []settings.Call, sql s
 }
 
 // startParams is the body of a Bind in which parameters that mean the session's start are what it is.
-func (x *prepared) startParams(st *planner.Statement, calls []settings.Call, rest []byte) ([]byte, error) {
+func (x *prepared) startParams(st *plan.Statement, calls []settings.Call, rest []byte) ([]byte, error) {
 	values, changed, err := x.gucs.StartValues(st, calls, x.args.Values)
 	if err != nil || !changed {
 		return rest, err
@@ -490,7 +490,7 @@ func (x *prepared) startParams(st *planner.Statement, calls []settings.Call, res
 }
 
 // boundCalls is Calls for a Bind, whose body it may change.
-func (x *prepared) boundCalls(st *planner.Statement, rest []byte) ([]settings.Call, []byte, error) {
+func (x *prepared) boundCalls(st *plan.Statement, rest []byte) ([]settings.Call, []byte, error) {
 	if len(st.Sets) == 0 {
 		return nil, rest, nil
 	}
@@ -506,7 +506,7 @@ func (x *prepared) boundCalls(st *planner.Statement, rest []byte) ([]settings.Ca
 }
 
 // setTransaction runs SET TRANSACTION inside a block.
-func (x *commands) setTransaction(st *planner.Statement) error {
+func (x *commands) setTransaction(st *plan.Statement) error {
 	if st.Tx.Session {
 		return x.setCharacteristics(st)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/settings"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -61,8 +61,8 @@ func (h host) Holds() error {
 }
 
 // Values makes ids and the values of sequences.
-func (h host) Values(list []planner.FillValue) ([][]byte, error) {
-	return h.x.values(&planner.Fill{Values: list}, nil)
+func (h host) Values(list []plan.FillValue) ([][]byte, error) {
+	return h.x.values(&plan.Fill{Values: list}, nil)
 }
 
 // Reader borrows a conversation with a replica, where the session's read policy wants one.
@@ -102,7 +102,7 @@ func (h host) Holder() *executor.Holder { return &h.x.shards.holder }
 func (h host) Held() *several.Held { return &h.x.held }
 
 // onHeld reports whether a statement is about WITH HOLD cursors, which are not a shard's.
-func (x *prepared) onHeld(st *planner.Statement) bool {
+func (x *prepared) onHeld(st *plan.Statement) bool {
 	k := st.Cursor
 	return k != nil && (k.Hold || x.held.Has(k.Name) || k.Op == "close" && k.Name == "" && x.held.Len() > 0)
 }
@@ -241,13 +241,13 @@ func (x *unitRun) spread(tx *txn.Transaction, keep *executor.Settings, was *exec
 
 // goesSeveral reports whether a statement is the business of a conversation with
 // several shards: by itself, or because the transaction has come to one.
-func (x *prepared) goesSeveral(st *planner.Statement) bool {
-	if st.Kind == planner.Several || onSeveral(x.tx.conn) || x.onHeld(st) {
+func (x *prepared) goesSeveral(st *plan.Statement) bool {
+	if st.Kind == plan.Several || onSeveral(x.tx.conn) || x.onHeld(st) {
 		return true
 	}
 	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && txn.Atomic(x.gucs.Settings) && x.tx.oneSnapshot() && !x.tx.serializable() {
 		// All shards' snapshots are taken with its first statement.
-		return st.Kind == planner.OneShard || st.Kind == planner.DefaultShard || st.Kind == planner.AnyShard
+		return st.Kind == plan.OneShard || st.Kind == plan.DefaultShard || st.Kind == plan.AnyShard
 	}
 	return x.pipe.inSeveral()
 }
@@ -260,7 +260,7 @@ func onReplica(c *executor.Conn) bool {
 
 // validatorOf stands for a statement over several shards where one has to describe
 // it: every shard has its tables, but for those of the default shard alone.
-func validatorOf(st *planner.Statement) *planner.Statement {
+func validatorOf(st *plan.Statement) *plan.Statement {
 	if slices.ContainsFunc(st.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }) {
 		return &defaultShard
 	}

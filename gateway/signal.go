@@ -13,7 +13,7 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/executor/several"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -138,7 +138,7 @@ func maySignal(ask admin.Signal, x *session) error {
 }
 
 // signals asks a shard whom the calls name, acts, and returns the value of the statement's text.
-func (x *prepared) signals(v *planner.FillValue, args *planner.Args, values [][]byte) ([]byte, error) {
+func (x *prepared) signals(v *plan.FillValue, args *plan.Args, values [][]byte) ([]byte, error) {
 	rows, err := x.shards.askBeside(v.Asks, v.OfDefault, args, values)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (x *prepared) signals(v *planner.FillValue, args *planner.Args, values [][]
 				return nil, sqlstate.Wrap(err, sqlstate.InternalError, "%q is no time", timeout)
 			}
 		}
-		done, err := x.signalOne(v.Source == planner.SourceTerminate, n, wait)
+		done, err := x.signalOne(v.Source == plan.SourceTerminate, n, wait)
 		if err != nil {
 			return nil, err
 		}

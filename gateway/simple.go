@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -186,8 +186,8 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		return false, nil
 	}
 	shard := ""
-	var last *planner.Statement
-	all := &planner.Statement{}
+	var last *plan.Statement
+	all := &plan.Statement{}
 	u := use{on: all, readOnly: true, weak: true, reroutable: free, replica: true}
 	for _, part := range parts {
 		st, err := x.plan([]byte(part))
@@ -206,18 +206,18 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
 		last = st
 		if st.Counts() {
-			all.Kind, all.Sequenced = planner.DefaultShard, true
+			all.Kind, all.Sequenced = plan.DefaultShard, true
 		}
 		all.Tables, all.Strange = append(all.Tables, st.Tables...), all.Strange || st.Strange
 		all.Types = append(all.Types, st.Types...)
 		all.Traces, all.TempCall = all.Traces || st.Traces, all.TempCall || st.TempCall
-		if st.Kind == planner.AnyShard && x.shards.temps.typeOf(st) == "" {
+		if st.Kind == plan.AnyShard && x.shards.temps.typeOf(st) == "" {
 			continue
 		}
 		if !x.clear(st) {
 			return false, nil // it may have to wait, and what was before it would wait too
 		}
-		s, err := x.chooseRun(st, &planner.Args{})
+		s, err := x.chooseRun(st, &plan.Args{})
 		if err != nil || shard != "" && s != shard || s == several.Name {
 			return false, nil
 		}
@@ -271,9 +271,9 @@ func shifted(err error, text, part string, at int) error {
 }
 
 // routed reports whether a shard runs the statement.
-func routed(st *planner.Statement) bool {
+func routed(st *plan.Statement) bool {
 	switch st.Kind {
-	case planner.OneShard, planner.DefaultShard, planner.AnyShard, planner.Several:
+	case plan.OneShard, plan.DefaultShard, plan.AnyShard, plan.Several:
 		return true
 	}
 	return false
@@ -284,12 +284,12 @@ func routed(st *planner.Statement) bool {
 var timed = []string{"now", "current_date", "current_time", "timestamp", "localtime", "xact", "txid", "snapshot", "xid", "lock", "transaction"}
 
 // useOf says what a routed statement does to the conversation.
-func useOf(st *planner.Statement) use {
-	u := use{on: st, pin: st.Pins, temp: st.Temp, readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1 || st.Kind == planner.Several}
-	if st.Kind == planner.AnyShard {
+func useOf(st *plan.Statement) use {
+	u := use{on: st, pin: st.Pins, temp: st.Temp, readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1 || st.Kind == plan.Several}
+	if st.Kind == plan.AnyShard {
 		u.reroutable = free
 	}
-	if u.readOnly && len(st.Tables) == 0 && st.Kind != planner.OneShard && !st.Sequenced {
+	if u.readOnly && len(st.Tables) == 0 && st.Kind != plan.OneShard && !st.Sequenced {
 		u.weak = true
 		text := strings.ToLower(st.Text)
 		for _, w := range timed {
@@ -303,7 +303,7 @@ func useOf(st *planner.Statement) use {
 
 // relayQuery sends a statement to pipe.Conn, as the client's frame or as a text,
 // and relays its answer.
-func (x *session) relayQuery(st *planner.Statement, f wire.Frame, text string) error {
+func (x *session) relayQuery(st *plan.Statement, f wire.Frame, text string) error {
 	copied, err := x.copied(st)
 	if err != nil {
 		return err
@@ -325,8 +325,8 @@ func (x *session) relayQuery(st *planner.Statement, f wire.Frame, text string) e
 
 // statement runs one statement of a simple query. f is the client's frame if it
 // holds this statement alone, with the text, else nil.
-func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) error {
-	if st.Kind == planner.Empty {
+func (x *session) statement(st *plan.Statement, f wire.Frame, text []byte) error {
+	if st.Kind == plan.Empty {
 		x.w.empty(wire.EmptyQueryResponse)
 		return nil
 	}
@@ -339,7 +339,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 	x.stats.Runs(st)
 	switch {
 	case routed(st):
-		x.args = planner.Args{}
+		x.args = plan.Args{}
 		sql := st.Text
 		if st.Fill != nil {
 			var err error
@@ -371,7 +371,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 			return placed(x.relaySets(st, calls, sql), sql, string(text))
 		}
 		return placed(x.relayQuery(st, f, sql), sql, string(text))
-	case st.Kind == planner.Virtual:
+	case st.Kind == plan.Virtual:
 		if err := x.reachVirtual(st); err != nil {
 			return err
 		}
@@ -381,7 +381,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 			x.pipe.release()
 		}
 		return err
-	case st.Kind == planner.ExecuteKind:
+	case st.Kind == plan.ExecuteKind:
 		return x.executeSQL(st)
 	case relayedSet(st):
 		return x.relaySet(st)
@@ -390,7 +390,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 }
 
 // answerLocal answers a statement of the router's own in a simple Query.
-func (x *session) answerLocal(st *planner.Statement, args *planner.Args) error {
+func (x *session) answerLocal(st *plan.Statement, args *plan.Args) error {
 	l, err := x.local(st, args)
 	if err != nil {
 		return err
@@ -400,13 +400,13 @@ func (x *session) answerLocal(st *planner.Statement, args *planner.Args) error {
 }
 
 // allowed refuses what a failed transaction does not take.
-func (x *prepared) allowed(st *planner.Statement) error {
+func (x *prepared) allowed(st *plan.Statement) error {
 	if x.tx.state == txNone {
 		x.unit.snapped = x.unit.snapped || snaps(st)
 		return nil
 	}
 	if !x.tx.failed {
-		if st.Kind == planner.TxKind {
+		if st.Kind == plan.TxKind {
 			return nil
 		}
 		if e := x.tx.outlived(); e != nil {
@@ -417,7 +417,7 @@ func (x *prepared) allowed(st *planner.Statement) error {
 		}
 		return nil
 	}
-	if st.Kind == planner.TxKind && (st.Tx.Op == "commit" || st.Tx.Op == "rollback" || st.Tx.Op == "rollback to") {
+	if st.Kind == plan.TxKind && (st.Tx.Op == "commit" || st.Tx.Op == "rollback" || st.Tx.Op == "rollback to") {
 		return nil
 	}
 	return inFailed()
@@ -478,7 +478,7 @@ func (w *writer) localRows(l *localResult, max int) error {
 
 // local runs a statement that the router itself answers. Notices and the tags
 // of transaction control go out at once; rows are returned.
-func (x *session) local(st *planner.Statement, args *planner.Args) (*localResult, error) {
+func (x *session) local(st *plan.Statement, args *plan.Args) (*localResult, error) {
 	began := time.Now()
 	x.stats.Last, x.stats.Ran = st, 1
 	l, err := x.runLocal(st, args)
@@ -488,30 +488,30 @@ func (x *session) local(st *planner.Statement, args *planner.Args) (*localResult
 	return l, err
 }
 
-func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localResult, error) {
+func (x *session) runLocal(st *plan.Statement, args *plan.Args) (*localResult, error) {
 	switch st.Kind {
-	case planner.TxKind:
+	case plan.TxKind:
 		return &localResult{}, x.control(st)
-	case planner.SetKind:
+	case plan.SetKind:
 		if settings.Own(st.Set) && st.Set.Op == "show" {
 			return x.showOwn(st), nil
 		}
 		return &localResult{}, x.set(st)
-	case planner.DDLKind:
+	case plan.DDLKind:
 		return &localResult{}, x.ddl(st)
-	case planner.BlockKind:
+	case plan.BlockKind:
 		return &localResult{}, x.block(st)
-	case planner.ListenKind:
+	case plan.ListenKind:
 		return &localResult{tag: st.Tag}, x.listen(st.Listen)
-	case planner.RoleKind:
+	case plan.RoleKind:
 		return &localResult{tag: st.Tag}, x.changeRole(st)
-	case planner.PrepareKind:
+	case plan.PrepareKind:
 		return &localResult{tag: st.Tag}, x.prepareSQL(st)
-	case planner.DeallocateKind:
+	case plan.DeallocateKind:
 		return &localResult{tag: st.Tag}, x.deallocateSQL(st)
-	case planner.Call:
+	case plan.Call:
 		return x.call(st, args)
-	case planner.ExplainRoute:
+	case plan.ExplainRoute:
 		return x.explain(st, args)
 	}
 	return nil, sqlstate.New(sqlstate.InternalError, "no way to run a statement of kind %d", st.Kind)

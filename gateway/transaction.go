@@ -9,7 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor/leaseuse"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/settings"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -245,11 +245,11 @@ var sightless = map[string]bool{"LOCK TABLE": true, "NOTIFY": true}
 
 // snaps reports whether PostgreSQL takes a snapshot to parse or run the statement (PlannedStmtRequiresSnapshot in
 // src/backend/tcop/pquery.c).
-func snaps(st *planner.Statement) bool {
+func snaps(st *plan.Statement) bool {
 	switch st.Kind {
-	case planner.TxKind, planner.ListenKind, planner.Empty:
+	case plan.TxKind, plan.ListenKind, plan.Empty:
 		return false
-	case planner.SetKind:
+	case plan.SetKind:
 		return st.Set.Op == "set_config" || st.Set.Op == "discard"
 	}
 	return !sightless[st.Tag] && (st.Cursor == nil || st.Cursor.Op == "declare" || st.Cursor.Op == "close")

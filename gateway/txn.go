@@ -11,7 +11,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -222,7 +222,7 @@ func inFailed() error {
 }
 
 // control runs transaction control. Answers are CommandComplete and notices.
-func (x *commands) control(st *planner.Statement) error {
+func (x *commands) control(st *plan.Statement) error {
 	x.unit.effects = true
 	if x.tx.state != txNone && x.pipe.outside() {
 		if err := x.leave(); err != nil {
@@ -245,7 +245,7 @@ func (x *commands) control(st *planner.Statement) error {
 	return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("Use BEGIN, COMMIT, ROLLBACK and SAVEPOINT.")
 }
 
-func (x *commands) begin(st *planner.Statement) error {
+func (x *commands) begin(st *plan.Statement) error {
 	if x.unit.executed {
 		if err := x.implicitly(0); err != nil {
 			return err
@@ -278,7 +278,7 @@ func (x *commands) begin(st *planner.Statement) error {
 
 // beginModes makes the characteristics that a BEGIN names those of the transaction that is open already, if they come before its
 // first query.
-func (x *commands) beginModes(st *planner.Statement) error {
+func (x *commands) beginModes(st *plan.Statement) error {
 	m := settings.ReadModes(st.Text)
 	switch {
 	case m == (settings.Modes{}):
@@ -293,7 +293,7 @@ func (x *commands) beginModes(st *planner.Statement) error {
 }
 
 // finishNone is COMMIT or ROLLBACK where there is no transaction block.
-func (x *commands) finishNone(st *planner.Statement, commit bool) error {
+func (x *commands) finishNone(st *plan.Statement, commit bool) error {
 	if st.Tx.Chain {
 		return sqlstate.New(sqlstate.NoActiveTransaction, "%s AND CHAIN can only be used in transaction blocks", strings.ToUpper(st.Tx.Op))
 	}
@@ -319,7 +319,7 @@ func (x *commands) finishNone(st *planner.Statement, commit bool) error {
 }
 
 // finish runs COMMIT and ROLLBACK.
-func (x *commands) finish(st *planner.Statement) error {
+func (x *commands) finish(st *plan.Statement) error {
 	commit := st.Tx.Op == "commit"
 	if x.tx.state != txOpen {
 		return x.finishNone(st, commit)
@@ -446,7 +446,7 @@ func (x *unitRun) endImplicit(commit bool) error {
 }
 
 // savepoint runs SAVEPOINT, RELEASE and ROLLBACK TO.
-func (x *commands) savepoint(st *planner.Statement) error {
+func (x *commands) savepoint(st *plan.Statement) error {
 	t, op := &x.tx, st.Tx.Op
 	if t.state != txOpen {
 		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", map[string]string{"savepoint": "SAVEPOINT", "release": "RELEASE SAVEPOINT", "rollback to": "ROLLBACK TO SAVEPOINT"}[op])
@@ -459,7 +459,7 @@ func (x *commands) savepoint(st *planner.Statement) error {
 }
 
 // setSavepoint is savepoint without the answer, in any transaction.
-func (x *commands) setSavepoint(st *planner.Statement) error {
+func (x *commands) setSavepoint(st *plan.Statement) error {
 	t, op := &x.tx, st.Tx.Op
 	switch {
 	case t.failed && op != "rollback to" || t.lost:
@@ -488,7 +488,7 @@ func (x *commands) setSavepoint(st *planner.Statement) error {
 }
 
 // runSavepoint runs it on the shards, if the transaction is on some.
-func (x *commands) runSavepoint(st *planner.Statement) error {
+func (x *commands) runSavepoint(st *plan.Statement) error {
 	switch {
 	case x.tx.schema != nil && !onSeveral(x.tx.conn):
 		return x.schemaSavepoint(st)
@@ -549,7 +549,7 @@ func (w *writer) ended(answer []byte) (tag string) {
 }
 
 // setConstraints runs SET CONSTRAINTS.
-func (x *commands) setConstraints(st *planner.Statement) error {
+func (x *commands) setConstraints(st *plan.Statement) error {
 	t := &x.tx
 	switch {
 	case t.state == txNone:
@@ -602,8 +602,8 @@ func (x *commands) constraintsElsewhere() bool {
 // taken back with it as well, where an error comes behind: SET, RESET, DISCARD TEMP, set_config(), SET TRANSACTION and LISTEN.
 
 // undoable reports whether a statement of the router's own ends with its transaction, if that is rolled back.
-func undoable(st *planner.Statement) bool {
-	return st.Kind == planner.ListenKind || st.Kind == planner.TxKind && st.Tx.Op == "set" || st.Kind == planner.SetKind && st.Set.Op != "show" && (st.Set.Op != "discard" || st.Set.What == "temp")
+func undoable(st *plan.Statement) bool {
+	return st.Kind == plan.ListenKind || st.Kind == plan.TxKind && st.Tx.Op == "set" || st.Kind == plan.SetKind && st.Set.Op != "show" && (st.Set.Op != "discard" || st.Set.What == "temp")
 }
 
 // implicitly makes the messages up to the next Sync an implicit transaction, unless the statement at hand is the only one among them.

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -15,7 +16,7 @@ import (
 // relation; the statement, with aggregates of partial aggregates in place of its
 // own, runs on that. Where an aggregate cannot be made of partial ones, the
 // relation has a row for each input row, with the columns that are needed.
-func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
+func (rp *readPlans) planAggregate(n *pg.Node) (*plan.Plan, error) {
 	s, q := n.GetSelectStmt(), rp.bound.root
 	if s == nil || q == nil || !rp.spreads(n) || s.Op != pg.SetOperation_SETOP_NONE || s.ValuesLists != nil || len(s.LockingClause) > 0 {
 		return nil, nil
@@ -38,7 +39,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	sorted, _ := rp.sortedBelow(q, u.node)
-	name := RelationPrefix + itoa(rp.texts.names+1)
+	name := plan.RelationPrefix + itoa(rp.texts.names+1)
 	for _, partial := range []bool{true, false} {
 		if !partial && sorted != nil {
 			break // array_agg and its kin get the rows in the subquery's order
@@ -54,7 +55,7 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: rp.targetOf(u), own: ownershipOf(tree, text, u), Exact: sqltree.CallsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
+		p := &plan.Plan{Op: plan.Gather, Relations: []plan.Relation{{Name: b.name, Text: text, Target: rp.targetOf(u), Ownership: ownershipOf(tree, text, u), Exact: sqltree.CallsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
 		if p.Text, err = rp.text(rp.clocked(sqltree.SelectNode(final))); err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -30,7 +31,7 @@ type analyzer struct {
 	binder
 
 	p  *Planner
-	st *Statement
+	st *plan.Statement
 
 	bound *boundStatement
 	one   *oneShard
@@ -41,7 +42,7 @@ type analyzer struct {
 type touched struct {
 	typer *typer
 	p     *Planner
-	st    *Statement
+	st    *plan.Statement
 	one   *oneShard
 
 	// The first name of each sort, for messages.
@@ -160,7 +161,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		a.finish()
 		st.Stable = st.ReadOnly && !a.volatile && a.catalog == "" && a.unknown == "" && a.sequence == ""
 		st.ReplicaSafe = st.Stable && !a.preferDefault &&
-			(st.Kind == OneShard || st.Kind == DefaultShard && a.whole != "")
+			(st.Kind == plan.OneShard || st.Kind == plan.DefaultShard && a.whole != "")
 		a.shape()
 	case *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 		a.sessionCalls(n)
@@ -192,9 +193,9 @@ func (a *analyzer) statement(n *pg.Node) {
 	}
 }
 
-func setConstraints(st *Statement, c *pg.ConstraintsSetStmt) {
-	st.Kind, st.Tag, st.ReadOnly = TxKind, "SET CONSTRAINTS", true
-	st.Tx = &Tx{Op: "constraints"}
+func setConstraints(st *plan.Statement, c *pg.ConstraintsSetStmt) {
+	st.Kind, st.Tag, st.ReadOnly = plan.TxKind, "SET CONSTRAINTS", true
+	st.Tx = &plan.Tx{Op: "constraints"}
 	if st.Text = "SET CONSTRAINTS ALL IMMEDIATE"; c.Deferred {
 		st.Text = "SET CONSTRAINTS ALL DEFERRED"
 	}
@@ -217,7 +218,7 @@ func (to *touched) lockTable(l *pg.LockStmt) {
 		fail(sqlstate.Refusal("CLV-1022", "LOCK TABLE on a sharded or reference table would lock it on one shard only").
 			WithHint("Lock the rows that you need with SELECT ... FOR UPDATE."))
 	}
-	to.st.Kind = DefaultShard
+	to.st.Kind = plan.DefaultShard
 }
 
 // shape records the fingerprint and whether other literals may be put in.
@@ -235,26 +236,26 @@ func (a *analyzer) shape() {
 			if e.Param != 0 {
 				continue
 			}
-			if e.loc == 0 {
+			if e.Location == 0 {
 				reusable = false
 				continue
 			}
 			// The parser puts a sign into the constant; its position is the sign's.
-			off := e.loc - 1
+			off := e.Location - 1
 			if int(off) < len(a.sql) && a.sql[off] == '-' {
 				reusable = false
 			}
-			e.lit = at[off]
-			if e.lit == 0 {
+			e.Literal = at[off]
+			if e.Literal == 0 {
 				reusable = false
 			}
 		}
 	}
 	switch a.st.Kind {
-	case OneShard:
+	case plan.OneShard:
 		// No key at all came from a literal that matches nothing.
 		a.st.Reusable = reusable && len(a.st.Keys) > 0 && !a.dropped && !a.objects
-	case DefaultShard, AnyShard:
+	case plan.DefaultShard, plan.AnyShard:
 		a.st.Reusable = exact
 	}
 }
@@ -297,7 +298,7 @@ func (a *analyzer) finish() {
 			a.strict(&k[i])
 		}
 	}
-	if st.Kind == DDLKind {
+	if st.Kind == plan.DDLKind {
 		if a.virtual != "" {
 			fail(sqlstate.Refusal("CLV-0219", "a table cannot be created from %s, which is answered by the router", a.virtual).
 				WithHint("Read it in a statement of its own."))
@@ -322,10 +323,10 @@ func (a *analyzer) finish() {
 		if t.Kind == shardmap.Reference {
 			a.one.refuseOne(sqlstate.Refusal("CLV-0225", "writes to the reference table %s are not supported yet", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Its rows would have to change on every shard at once."))
-			st.Kind = Several
+			st.Kind = plan.Several
 		}
 	}
-	if st.Kind == Several && a.bound.top != nil {
+	if st.Kind == plan.Several && a.bound.top != nil {
 		a.dispatch()
 	}
 }
@@ -365,7 +366,7 @@ func (fx *effects) ofRouter() {
 	if fx.changes || fx.locks {
 		fail(virtualWrite(to.virtual))
 	}
-	fx.st.Kind = Virtual
+	fx.st.Kind = plan.Virtual
 }
 
 // ofShards is for a statement about sharded tables.
@@ -384,9 +385,9 @@ func (fx *effects) ofShards() {
 		fx.one.refuseBoth(sqlstate.Refusal("CLV-0224", "%s() in a statement on the sharded table %s would count on each shard by itself", fx.sequence, to.sharded).
 			WithHint("Get the value in a statement of its own: SELECT %s(...).", fx.sequence))
 	}
-	fx.st.Kind = OneShard
+	fx.st.Kind = plan.OneShard
 	if fx.one.several {
-		fx.st.Kind = Several
+		fx.st.Kind = plan.Several
 	}
 }
 
@@ -396,29 +397,29 @@ func (fx *effects) ofNone() {
 	switch {
 	case to.whole != "" || to.catalog != "" || to.unknown != "" || fx.sequence != "" || fx.preferDefault || fx.locks && to.reference != "":
 		// Who locks rows of a reference table FOR SHARE meets all others on any copy, and need not go where they are not.
-		fx.st.Kind = DefaultShard
+		fx.st.Kind = plan.DefaultShard
 	case fx.mayType && len(fx.st.Tables) == 0:
-		fx.st.Kind = DefaultShard
+		fx.st.Kind = plan.DefaultShard
 	default:
-		fx.st.Kind = AnyShard
+		fx.st.Kind = plan.AnyShard
 	}
 }
 
 // strict marks a parameter that the statement uses where PostgreSQL could take
 // another type for it.
-func (pa *parameters) strict(e *KeyExpr) {
+func (pa *parameters) strict(e *plan.KeyExpr) {
 	if e.Param == 0 {
 		return
 	}
 	u := pa.params[e.Param]
-	mark := keytype.Family(e.as)
+	mark := keytype.Family(e.As)
 	if e.Array {
 		mark += arrayMark
-		pa.st.arrays = true
+		pa.st.ArrayKeys = true
 	}
 	e.Strict = u == nil || u.agree[mark] < u.total
-	if keytype.IsTime(e.readAs()) {
-		pa.st.timeKeys = append(pa.st.timeKeys, *e)
+	if keytype.IsTime(e.ReadAs()) {
+		pa.st.TimeKeys = append(pa.st.TimeKeys, *e)
 	}
 }
 
@@ -574,9 +575,9 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		return
 	}
 	if route {
-		a.st.Kind, a.st.Tag, a.st.ReturnsRows, a.st.Analyze = ExplainRoute, "EXPLAIN", true, analyze
+		a.st.Kind, a.st.Tag, a.st.ReturnsRows, a.st.Analyze = plan.ExplainRoute, "EXPLAIN", true, analyze
 		inner, err := a.p.Analyze(text, a.snap, a.path)
-		if err == nil && inner.Kind == OneShard && !inner.usesParams() {
+		if err == nil && inner.Kind == plan.OneShard && !inner.UsesParams() {
 			if r, wrong := inner.Route(a.snap, nil); wrong == nil && r.Several {
 				inner, err = a.p.Several(text, a.snap, a.path)
 			}
@@ -602,7 +603,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 	}
 	a.query(e.Query)
 	a.finish()
-	if a.st.Kind == DDLKind || a.st.Kind == Virtual {
+	if a.st.Kind == plan.DDLKind || a.st.Kind == plan.Virtual {
 		fail(sqlstate.Refusal("CLV-0227", "EXPLAIN of this statement is not supported").WithHint("Use EXPLAIN (ROUTE)."))
 	}
 	a.st.Explained.Tag, a.st.Explained.ReturnsRows = a.st.Tag, a.st.ReturnsRows
@@ -641,15 +642,15 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	}
 	st.ReadOnly = !c.IsFrom
 	a.finish()
-	if st.Kind == DefaultShard && c.IsFrom && a.copyMakes(c) {
-		st.Kind = Several
+	if st.Kind == plan.DefaultShard && c.IsFrom && a.copyMakes(c) {
+		st.Kind = plan.Several
 		a.dispatch()
 	}
-	if st.Kind == Virtual {
+	if st.Kind == plan.Virtual {
 		fail(sqlstate.Refusal("CLV-0409", "COPY of %s is not supported", a.virtual).WithHint("Read it with SELECT."))
 	}
-	if st.Kind != Several {
-		st.Kind = DefaultShard
+	if st.Kind != plan.Several {
+		st.Kind = plan.DefaultShard
 	}
 }
 
@@ -669,10 +670,10 @@ func (a *analyzer) copyQuery(c *pg.CopyStmt) {
 	a.query(c.Query)
 	st.Tag, st.ReturnsRows = "COPY", false
 	a.finish()
-	if st.Kind == Virtual || st.Kind == DDLKind {
+	if st.Kind == plan.Virtual || st.Kind == plan.DDLKind {
 		fail(sqlstate.Refusal("CLV-0407", "COPY of this query is not supported").WithHint("Run the query by itself."))
 	}
-	if st.Kind == Several && st.Plan != nil {
+	if st.Kind == plan.Several && st.Plan != nil {
 		a.writePlans().planCopyQuery(c)
 		return
 	}
@@ -715,10 +716,10 @@ func (ch *schemaChange) vacuum(v *pg.VacuumStmt) {
 	}
 	switch {
 	case (ch.whole != "" || ch.catalog != "" || ch.unknown != "") && !ch.spread():
-		ch.st.Kind = DefaultShard
+		ch.st.Kind = plan.DefaultShard
 	default:
 		// No table named is every table of every shard.
-		ch.st.DDL = &DDL{}
+		ch.st.DDL = &plan.DDL{}
 		tag := ch.st.Tag
 		ch.everywhere(strings.ToLower(tag), tag)
 		// ANALYZE of everything reads what the databases of a server share: in two

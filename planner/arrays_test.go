@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // binArray is a bigint[] in binary format; nil stands for NULL.
@@ -33,21 +34,21 @@ func TestArraysOfKeys(t *testing.T) {
 	both := []string{five, two}
 	slices.Sort(both)
 	for _, c := range []struct {
-		args Args
+		args plan.Args
 		want []string // nil: an error
 	}{
-		{Args{Values: [][]byte{[]byte("{5}")}}, []string{five}},
-		{Args{Values: [][]byte{[]byte("{5, 5,NULL}")}}, []string{five}},
-		{Args{Values: [][]byte{[]byte(`{{5},{"2"}}`)}, OIDs: []uint32{1016}}, both},
-		{Args{Values: [][]byte{[]byte("{2}")}, OIDs: []uint32{1007}}, []string{two}},
-		{Args{Values: [][]byte{[]byte("{}")}}, []string{"shard-0"}},
-		{Args{Values: [][]byte{nil}}, []string{"shard-0"}},
-		{Args{Values: [][]byte{binArray(20, 5, nil)}, Formats: []int16{1}, OIDs: []uint32{1016}}, []string{five}},
-		{Args{Values: [][]byte{binArray(20, 5, 2)}, Formats: []int16{1}}, both},
-		{Args{Values: [][]byte{binArray(20, 5)[:9]}, Formats: []int16{1}}, nil},
-		{Args{Values: [][]byte{[]byte("{5")}}, nil},
-		{Args{Values: [][]byte{[]byte("{5}")}, OIDs: []uint32{1000}}, nil},
-		{Args{Values: [][]byte{[]byte("{x}")}}, nil},
+		{plan.Args{Values: [][]byte{[]byte("{5}")}}, []string{five}},
+		{plan.Args{Values: [][]byte{[]byte("{5, 5,NULL}")}}, []string{five}},
+		{plan.Args{Values: [][]byte{[]byte(`{{5},{"2"}}`)}, OIDs: []uint32{1016}}, both},
+		{plan.Args{Values: [][]byte{[]byte("{2}")}, OIDs: []uint32{1007}}, []string{two}},
+		{plan.Args{Values: [][]byte{[]byte("{}")}}, []string{"shard-0"}},
+		{plan.Args{Values: [][]byte{nil}}, []string{"shard-0"}},
+		{plan.Args{Values: [][]byte{binArray(20, 5, nil)}, Formats: []int16{1}, OIDs: []uint32{1016}}, []string{five}},
+		{plan.Args{Values: [][]byte{binArray(20, 5, 2)}, Formats: []int16{1}}, both},
+		{plan.Args{Values: [][]byte{binArray(20, 5)[:9]}, Formats: []int16{1}}, nil},
+		{plan.Args{Values: [][]byte{[]byte("{5")}}, nil},
+		{plan.Args{Values: [][]byte{[]byte("{5}")}, OIDs: []uint32{1000}}, nil},
+		{plan.Args{Values: [][]byte{[]byte("{x}")}}, nil},
 	} {
 		r, err := st.Route(snap, &c.args)
 		if (err == nil) != (c.want != nil) || err == nil && r.Several != (len(c.want) > 1) || err == nil && !r.Several && r.Shard != c.want[0] {

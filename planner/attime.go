@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -24,7 +25,7 @@ import (
 // over several shards.
 //
 // Errors: 0A000 where the time cannot be written into the statement.
-func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []string) (text string, clock bool, err error) {
+func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath []string) (text string, clock bool, err error) {
 	tree, err := p.parse(st.Text)
 	if err != nil || len(tree.Stmts) != 1 {
 		return "", false, err

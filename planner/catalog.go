@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/virtual"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -109,7 +110,7 @@ type catalogRewrite struct {
 	*effects
 	*madeValues
 
-	st           *Statement
+	st           *plan.Statement
 	defaultCalls []defaultCall
 }
 
@@ -120,11 +121,11 @@ func (a *analyzer) catalogRewrite() *catalogRewrite {
 // showCatalog changes the text of a statement that the default shard answers; n is the statement.
 func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 	st := cr.st
-	if st.Kind != DefaultShard || st.Text != cr.sql || cr.lonely() || cr.changes {
+	if st.Kind != plan.DefaultShard || st.Text != cr.sql || cr.lonely() || cr.changes {
 		for _, r := range cr.catalogRefs {
 			cr.ownSessions(r.name)
 		}
-		if st.Kind == DefaultShard && st.Text == cr.sql && !cr.changes && !cr.locks && asksVirtual(n) {
+		if st.Kind == plan.DefaultShard && st.Text == cr.sql && !cr.changes && !cr.locks && asksVirtual(n) {
 			cr.showVirtual(n)
 		}
 		return
@@ -234,7 +235,7 @@ func (ss *sessionStatement) dumpSetting(s *pg.SelectStmt) bool {
 	if names[len(names)-1] != "set_config" || f.Args[0].GetColumnRef() == nil || value == nil {
 		return false
 	}
-	ss.st.Kind, ss.st.ReadOnly, ss.st.ReturnsRows = DefaultShard, true, true
+	ss.st.Kind, ss.st.ReadOnly, ss.st.ReturnsRows = plan.DefaultShard, true, true
 	ss.st.Text = "SELECT pg_catalog.set_config(name, " + sqltext.QuoteString(value.Sval) + ", true) FROM pg_catalog.pg_settings WHERE name = '" + setting + "'"
 	return true
 }

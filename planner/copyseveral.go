@@ -3,84 +3,31 @@ package planner
 import (
 	"slices"
 	"strings"
-	"unsafe"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
-	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner/ownership"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// CopyPlan is how COPY is carried out over several shards: FROM STDIN splits the
-// client's rows, TO STDOUT puts those of the shards one after the other.
-type CopyPlan struct {
-	// Table is nil for COPY (query) TO STDOUT, Source its query.
-	Table  *shardmap.Table
-	Source *Statement
-
-	// Text is what a shard runs. TO: Next is that of the shards after the first,
-	// without a header. Of a query it is the same COPY of no rows, to have the options checked.
-	Text, Next string
-
-	own, ownNext *ownership.Filter // of them, see On
-
-	CopyFormat
-
-	// Columns are the columns named, in their order; nil: all of the table.
-	Columns []string
-	// KeyAt is the place of each column of the shard key among the values of a
-	// client's row; -1-n is value n of Made. Keys says what the columns do to a value.
-	KeyAt []int
-	Keys  []KeyExpr
-	// Made are values that the router makes for each row, for the columns MadeFor,
-	// which the text names before the client's.
-	Made    []FillValue
-	MadeFor []*shardmap.Column
-	// Timed are the defaults of the last columns of MadeFor, which depend on the time
-	// at which the transaction began: parameter 1. All rows get the same.
-	Timed []string
-	// Omitted are the columns of a reference table that the rows have no value for:
-	// their defaults have to be constants.
-	Omitted []string
-}
-
-// CopyFormat is the form of the data.
-type CopyFormat struct {
-	CSV, Binary              bool
-	Header, Match            bool // the first line names the columns; they have to match
-	Delimiter, Quote, Escape byte
-	Null                     string
-	// Default stands for a column's default in a row; HasDefault says that there is such a mark.
-	Default    string
-	HasDefault bool
-	// ForceNull and ForceNotNull name columns, ForceQuote too; "*" is all.
-	ForceNull, ForceNotNull, ForceQuote []string
-}
-
-// Forced reports whether a list of columns as in FORCE_NULL has the column.
-func Forced(list []string, column string) bool {
-	return slices.Contains(list, "*") || slices.Contains(list, column)
-}
-
 // planCopy plans COPY of a table that is not on one shard alone.
-func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
+func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 	c := n.GetCopyStmt()
 	t := wp.relation(c.Relation).table
 	if t == nil {
 		return nil, nil
 	}
-	p := &CopyPlan{Table: t, Columns: sqltree.Strings(c.Attlist)}
+	p := &plan.CopyPlan{Table: t, Columns: sqltree.Strings(c.Attlist)}
 	copyFormat(&p.CopyFormat, c.Options)
-	where := Target{Where: KeyShards, Keyspace: t.Keyspace}
+	where := plan.Target{Where: plan.KeyShards, Keyspace: t.Keyspace}
 	switch t.Kind {
 	case shardmap.Reference:
-		where = Target{Where: Every}
+		where = plan.Target{Where: plan.Every}
 	case shardmap.Whole:
-		where = Target{Where: Default}
+		where = plan.Target{Where: plan.Default}
 	}
 	if !c.IsFrom {
 		p.Text = wp.written(n)
@@ -90,9 +37,9 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 		p.Next = wp.written(first)
 		if t.Kind == shardmap.Sharded {
 			u := &use{ref: c.Relation, rel: relation{table: t}}
-			p.own, p.ownNext = ownershipOf(n, p.Text, u), ownershipOf(first, p.Next, u)
+			p.Ownership, p.OwnershipNext = ownershipOf(n, p.Text, u), ownershipOf(first, p.Next, u)
 		}
-		return &Plan{Op: CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
+		return &plan.Plan{Op: plan.CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
 	}
 	if c.WhereClause != nil {
 		before := wp.texts.clock
@@ -166,12 +113,12 @@ func (wp *writePlans) planCopy(n *pg.Node) (*Plan, error) {
 	default:
 		why = "the router makes values of the rows"
 	}
-	return &Plan{Op: CopyIn, Copy: p, Target: where, Why: why}, nil
+	return &plan.Plan{Op: plan.CopyIn, Copy: p, Target: where, Why: why}, nil
 }
 
 // planCopyQuery plans COPY (query) TO STDOUT whose query is one of several shards.
 func (wp *writePlans) planCopyQuery(c *pg.CopyStmt) {
-	p := &CopyPlan{}
+	p := &plan.CopyPlan{}
 	copyFormat(&p.CopyFormat, c.Options)
 	text := wp.written(c.Query)
 	st, err := wp.p.Analyze(text, wp.snap, wp.path)
@@ -189,7 +136,7 @@ func (wp *writePlans) planCopyQuery(c *pg.CopyStmt) {
 		return l.GetDefname() == "force_quote" && l.GetArg().GetList() != nil
 	})
 	p.Text = wp.written(check)
-	wp.st.Plan = &Plan{Op: CopyOut, Copy: p, Why: "the rows of the query are written as COPY does"}
+	wp.st.Plan = &plan.Plan{Op: plan.CopyOut, Copy: p, Why: "the rows of the query are written as COPY does"}
 	if st.Plan != nil {
 		wp.st.Plan.Target = st.Plan.Target
 	}
@@ -205,7 +152,7 @@ func intConst(n int32) *pg.Node {
 
 // copyFormat reads the options as far as the router needs them. What PostgreSQL
 // refuses, the shards refuse before a row is taken.
-func copyFormat(f *CopyFormat, options []*pg.Node) {
+func copyFormat(f *plan.CopyFormat, options []*pg.Node) {
 	get := map[string]*pg.Node{}
 	for _, o := range options {
 		get[o.GetDefElem().GetDefname()] = o.GetDefElem().GetArg()
@@ -274,35 +221,3 @@ func copyFormat(f *CopyFormat, options []*pg.Node) {
 		}
 	}
 }
-
-// Plain reports whether column i of the shard key takes any text as it is.
-func (p *CopyPlan) Plain(i int) bool {
-	return p.Keys[i].Type.IsText() && p.Keys[i].mod == keyspace.NoModifier
-}
-
-// Key is column i of the shard key as the table stores a value of a row; nil is
-// NULL. The result may point into the value: it is good as long as that is.
-// Errors: those of StoredKey, and 22P03.
-func (p *CopyPlan) Key(i int, value []byte) (keyspace.Value, error) {
-	e := &p.Keys[i]
-	switch {
-	case value == nil:
-		return keyspace.Value{}, nullKey(p.Table, p.Table.ShardKey[i])
-	case p.Binary:
-		v, err := keyspace.ParseBinary(e.Type, value)
-		if err != nil {
-			return v, err
-		}
-		return e.mod.Coerce(v)
-	}
-	return StoredKey(p.Table, i, e, value)
-}
-
-// TextKey is Key of a column for which Plain is true, without a copy; valid has to
-// be UTF-8 without zero bytes.
-func (p *CopyPlan) TextKey(i int, valid []byte) keyspace.Value {
-	return keyspace.Str(p.Keys[i].Type, unsafe.String(unsafe.SliceData(valid), len(valid)))
-}
-
-// Type is the type of column i of the shard key.
-func (p *CopyPlan) Type(i int) keyspace.Type { return p.Keys[i].Type }

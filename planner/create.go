@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -52,8 +53,8 @@ func tableOptions(list []*pg.Node) options {
 				}
 				o.shardKey = append(o.shardKey, part)
 			}
-			if len(o.shardKey) > maxKeyColumns {
-				fail(badOption("cleave.shard_key has over " + itoa(maxKeyColumns) + " columns"))
+			if len(o.shardKey) > plan.MaxKeyColumns {
+				fail(badOption("cleave.shard_key has over " + itoa(plan.MaxKeyColumns) + " columns"))
 			}
 		case "keyspace":
 			o.keyspace = value
@@ -96,12 +97,12 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 		return
 	}
 	name := ch.created(c.Relation)
-	st.Kind, st.Tag = DDLKind, "CREATE TABLE"
+	st.Kind, st.Tag = plan.DDLKind, "CREATE TABLE"
 	o := tableOptions(c.Options)
 	if d := ch.snap.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
 		o.shardKey, o.keyspace, o.reference = d.ShardKey, d.Keyspace, d.Kind == shardmap.Reference
 	}
-	create := &CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists, InPath: c.Relation.Schemaname == ""}
+	create := &plan.CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists, InPath: c.Relation.Schemaname == ""}
 	st.DDL.Op, st.DDL.Create = "create table", create
 	switch {
 	case o.shardKey != nil:
@@ -284,7 +285,7 @@ func typeText(t *pg.TypeName) string {
 // of one that ALTER TABLE changes.
 type declaration struct {
 	change   *schemaChange
-	name     TableName
+	name     plan.TableName
 	kind     shardmap.TableKind
 	keyspace string
 	key      []string
@@ -293,7 +294,7 @@ type declaration struct {
 
 	table     *shardmap.Table // the one that is altered
 	edits     []sqltext.Edit  // of the text, for what the router generates
-	sequences []SequenceChange
+	sequences []plan.SequenceChange
 	functions bool
 	cmds      int // of the ALTER TABLE
 }
@@ -517,11 +518,11 @@ func (a *analyzer) createAs(into *pg.IntoClause, kind shardmap.TableKind) {
 	st := a.st
 	name := a.created(into.Rel)
 	if st.DDL == nil {
-		st.DDL = &DDL{}
+		st.DDL = &plan.DDL{}
 	}
-	st.Kind, st.Tag, st.ReturnsRows, st.ReadOnly = DDLKind, "SELECT", false, false
+	st.Kind, st.Tag, st.ReturnsRows, st.ReadOnly = plan.DDLKind, "SELECT", false, false
 	st.DDL.Op = "create table as"
-	st.DDL.Create = &CreateTable{TableName: name, Kind: kind, InPath: into.Rel.Schemaname == ""}
+	st.DDL.Create = &plan.CreateTable{TableName: name, Kind: kind, InPath: into.Rel.Schemaname == ""}
 }
 
 // indexed is the column that an element of an index compares as the shard key is
@@ -551,14 +552,14 @@ func (ch *schemaChange) createIndex(x *pg.IndexStmt) {
 		d := &declaration{change: ch, name: names[0], kind: shardmap.Sharded, key: known[0].ShardKey}
 		d.unique(cols, "UNIQUE INDEX")
 	}
-	st.Kind, st.Tag = DDLKind, "CREATE INDEX"
+	st.Kind, st.Tag = plan.DDLKind, "CREATE INDEX"
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", ch.spread(), names, x.Concurrent
 	if x.Concurrent && ch.spread() && x.Idxname == "" {
 		st.DDL.Refused = sqlstate.Refusal("CLV-0934", "CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one").
 			WithHint("Name the index.")
 	}
 	if x.Idxname != "" {
-		st.DDL.Index = &TableName{Name: x.Idxname}
+		st.DDL.Index = &plan.TableName{Name: x.Idxname}
 		if len(names) == 1 {
 			st.DDL.Index.Schema = names[0].Schema
 		}
@@ -577,7 +578,7 @@ func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
 	if ch.clusterSequence(t.Relation) != nil && ch.relation(t.Relation).table == nil && len(t.Cmds) == 1 &&
 		t.Cmds[0].GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_ChangeOwner {
 		// Its shadow is the default shard's. pg_dump writes such lines.
-		st.Kind, st.Tag = DDLKind, "ALTER TABLE"
+		st.Kind, st.Tag = plan.DDLKind, "ALTER TABLE"
 		if t.Objtype == pg.ObjectType_OBJECT_SEQUENCE {
 			st.Tag = "ALTER SEQUENCE"
 		}

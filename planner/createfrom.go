@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -51,16 +52,6 @@ func (a *analyzer) createFrom() {
 	a.st.Text = a.written(&pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: c}})
 }
 
-// CreateAs is a CREATE TABLE AS that makes a sharded or reference table: what columns the query has
-// the default shard says, then the table is made with these, then the rows are inserted.
-type CreateAs struct {
-	Table TableName
-	// Probe makes a table of that name with the columns, without rows; Head, the columns and Tail are the table's statement.
-	Probe, Head, Tail string
-	// Query gives the rows, Insert is INSERT of them; "" for WITH NO DATA.
-	Query, Insert string
-}
-
 // columnMark stands for the columns in a statement that is written.
 const columnMark = "cleave columns"
 
@@ -81,7 +72,7 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 		fail(sqlstate.Refusal("CLV-0944", "CREATE TABLE IF NOT EXISTS ... AS of a sharded or reference table is not supported").
 			WithHint("Leave IF NOT EXISTS out."))
 	}
-	as := &CreateAs{Table: name}
+	as := &plan.CreateAs{Table: name}
 	mark := &pg.Node{Node: &pg.Node_ColumnDef{ColumnDef: &pg.ColumnDef{Colname: columnMark, IsLocal: true, TypeName: &pg.TypeName{Names: []*pg.Node{pg.MakeStrNode("date")}, Typemod: -1}}}}
 	text := a.written(&pg.Node{Node: &pg.Node_CreateStmt{CreateStmt: &pg.CreateStmt{Relation: rel, TableElts: []*pg.Node{mark}, Options: c.Into.Options, AccessMethod: c.Into.AccessMethod,
 		Tablespacename: c.Into.TableSpaceName, Oncommit: c.Into.OnCommit}}})
@@ -97,6 +88,6 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 	probe := sqltree.Clone(c)
 	probe.Into.SkipData, probe.Into.Options = true, nil
 	as.Probe = a.written(&pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: probe}})
-	a.st.Kind, a.st.Tag, a.st.DDL.Op, a.st.DDL.As, a.st.DDL.AllShards = DDLKind, "SELECT", "create table as", as, true
+	a.st.Kind, a.st.Tag, a.st.DDL.Op, a.st.DDL.As, a.st.DDL.AllShards = plan.DDLKind, "SELECT", "create table as", as, true
 	return true
 }

@@ -1,63 +1,21 @@
 package planner
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Cursor is DECLARE, FETCH, MOVE or CLOSE.
-type Cursor struct {
-	// Op is "declare", "fetch", "move" or "close".
-	Op   string
-	Name string // "" with close: ALL
-	// Query is the text of DECLARE's query. Scroll and NoScroll: it is declared so; Hold: WITH HOLD;
-	// Binary: its rows come in the binary format.
-	Query                          string
-	Scroll, NoScroll, Hold, Binary bool
-	// Backward: PostgreSQL reads it backward without SCROLL too, unless it happens to choose a bitmap scan.
-	Backward bool
-	// Direction and Count say what FETCH and MOVE want; [All] is every row.
-	Direction Direction
-	Count     int64
-}
-
-// All is a Cursor's Count for ALL.
-const All = math.MaxInt64
-
-// Direction is where FETCH and MOVE go.
-type Direction uint8
-
-// The directions.
-const (
-	Forward Direction = iota
-	Backward
-	Absolute
-	Relative
-)
-
-// Explain is a plain EXPLAIN.
-type Explain struct {
-	// Prefix is the text up to the explained statement: "EXPLAIN (COSTS OFF) "; JSON is the same with FORMAT JSON.
-	Prefix, JSON string
-	// Query is the explained statement, Tag its tag, and ReturnsRows whether it answers rows.
-	Query, Tag  string
-	ReturnsRows bool
-	Format      string // "text", "json", "yaml" or "xml"
-	// Analyze: the statement is run. Timing and Summary: times, and the times of the whole, are told.
-	Analyze, Timing, Summary bool
-}
-
 // explainOf reads the options of EXPLAIN, as PostgreSQL does.
-func explainOf(e *pg.ExplainStmt, prefix string) *Explain {
-	x := &Explain{Prefix: prefix, Format: "text", Timing: true}
+func explainOf(e *pg.ExplainStmt, prefix string) *plan.Explain {
+	x := &plan.Explain{Prefix: prefix, Format: "text", Timing: true}
 	options := "FORMAT json"
 	summary := ""
 	for _, n := range e.Options {
@@ -123,11 +81,11 @@ func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
 	backward := readsBackward(s)
 	a.query(d.Query)
 	a.finish()
-	if a.st.Kind == Virtual || a.st.Kind == DDLKind {
+	if a.st.Kind == plan.Virtual || a.st.Kind == plan.DDLKind {
 		fail(sqlstate.Refusal("CLV-1025", "a cursor over this statement is not supported").WithHint("Run it without DECLARE."))
 	}
 	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
-	a.st.Cursor = &Cursor{Op: "declare", Name: d.Portalname, Scroll: has(scroll), NoScroll: has(noScroll), Hold: has(withHold), Binary: has(binary),
+	a.st.Cursor = &plan.Cursor{Op: "declare", Name: d.Portalname, Scroll: has(scroll), NoScroll: has(noScroll), Hold: has(withHold), Binary: has(binary),
 		Backward: backward && len(a.viewRefs) == 0}
 	ts, depth := a.top()
 	for i, t := range ts {
@@ -156,17 +114,17 @@ func readsBackward(s *pg.SelectStmt) bool {
 
 func (ss *sessionStatement) fetch(f *pg.FetchStmt) {
 	st := ss.st
-	st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = AnyShard, "FETCH", true, !f.Ismove
-	st.Cursor = &Cursor{Op: "fetch", Name: f.Portalname, Count: f.HowMany}
+	st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = plan.AnyShard, "FETCH", true, !f.Ismove
+	st.Cursor = &plan.Cursor{Op: "fetch", Name: f.Portalname, Count: f.HowMany}
 	if f.Ismove {
 		st.Tag, st.Cursor.Op = "MOVE", "move"
 	}
 	switch f.Direction {
 	case pg.FetchDirection_FETCH_BACKWARD:
-		st.Cursor.Direction = Backward
+		st.Cursor.Direction = plan.Backward
 	case pg.FetchDirection_FETCH_ABSOLUTE:
-		st.Cursor.Direction = Absolute
+		st.Cursor.Direction = plan.Absolute
 	case pg.FetchDirection_FETCH_RELATIVE:
-		st.Cursor.Direction = Relative
+		st.Cursor.Direction = plan.Relative
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/internal/prototree"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -24,7 +25,7 @@ type schemaChange struct {
 	sequenceChange
 
 	p  *Planner
-	st *Statement
+	st *plan.Statement
 }
 
 // definer is what a schema change needs of the rest of the analysis: it may have expressions and queries.
@@ -56,7 +57,7 @@ func (a *analyzer) change() *schemaChange {
 // ddl analyses schema changes and refuses everything that is left.
 func (ch *schemaChange) ddl(n *pg.Node) {
 	st := ch.st
-	st.DDL = &DDL{}
+	st.DDL = &plan.DDL{}
 	ch.changes = true
 	namesNothingInternal(n)
 	if ch.createsTempType(n) || ch.changesTempTypes(n) {
@@ -146,13 +147,13 @@ func (ch *schemaChange) domainDefault() {
 	tables := ch.snap.State().Tables
 	for i := range tables {
 		if slices.ContainsFunc(tables[i].Columns, func(c shardmap.Column) bool { return c.OID >= firstUserOID }) && tables[i].Kind != shardmap.Whole {
-			ch.st.DDL.Altered = append(ch.st.DDL.Altered, TableName{tables[i].Schema, tables[i].Name})
+			ch.st.DDL.Altered = append(ch.st.DDL.Altered, plan.TableName{Schema: tables[i].Schema, Name: tables[i].Name})
 		}
 	}
 }
 
 func (ch *schemaChange) everywhere(op, tag string) {
-	ch.st.Kind, ch.st.Tag = DDLKind, tag
+	ch.st.Kind, ch.st.Tag = plan.DDLKind, tag
 	ch.st.DDL.Op, ch.st.DDL.AllShards = op, true
 }
 
@@ -186,11 +187,11 @@ func inSchema(names []string) {
 }
 
 // created is the schema in which an unqualified new object comes to be.
-func (ns *namespace) created(v *pg.RangeVar) TableName {
+func (ns *namespace) created(v *pg.RangeVar) plan.TableName {
 	if v.Relpersistence == "t" {
 		refuseTemporary()
 	}
-	t := TableName{Schema: v.Schemaname, Name: v.Relname}
+	t := plan.TableName{Schema: v.Schemaname, Name: v.Relname}
 	if t.Schema == "" {
 		for _, s := range ns.path {
 			if s != "pg_catalog" {
@@ -236,7 +237,7 @@ func checkSequenceOptions(list []*pg.Node) {
 }
 
 // targets resolves the tables of a DDL statement, which must all be of one kind.
-func (ch *schemaChange) targets(list []*pg.RangeVar) (known []*shardmap.Table, names []TableName) {
+func (ch *schemaChange) targets(list []*pg.RangeVar) (known []*shardmap.Table, names []plan.TableName) {
 	for _, v := range list {
 		if v.Schemaname != "" {
 			ownSchema(v.Schemaname)
@@ -251,7 +252,7 @@ func (ch *schemaChange) targets(list []*pg.RangeVar) (known []*shardmap.Table, n
 		}
 		if r.table != nil {
 			known = append(known, r.table)
-			names = append(names, TableName{r.table.Schema, r.table.Name})
+			names = append(names, plan.TableName{Schema: r.table.Schema, Name: r.table.Name})
 		}
 	}
 	spread, single := ch.sharded, ch.whole
@@ -283,12 +284,12 @@ func (ch *schemaChange) others(n *pg.Node, all *[]*pg.Node, named func(*pg.Node)
 
 // altered is the table of an ALTER, nil if the map does not know the name: what there is of it then, if anything, is
 // the default shard's, but for indexes of tables on every shard. tag is the command's for that.
-func (ch *schemaChange) altered(v *pg.RangeVar, tag string) (table *shardmap.Table, names []TableName) {
+func (ch *schemaChange) altered(v *pg.RangeVar, tag string) (table *shardmap.Table, names []plan.TableName) {
 	known, names := ch.targets([]*pg.RangeVar{v})
-	ch.st.Kind, ch.st.Tag = DDLKind, tag
+	ch.st.Kind, ch.st.Tag = plan.DDLKind, tag
 	ch.st.DDL.Op = "alter table"
 	if len(known) == 0 {
-		ch.st.DDL.Loose, ch.st.DDL.Objects = &TableName{v.Schemaname, v.Relname}, true
+		ch.st.DDL.Loose, ch.st.DDL.Objects = &plan.TableName{Schema: v.Schemaname, Name: v.Relname}, true
 		return nil, nil
 	}
 	return known[0], names
@@ -303,9 +304,9 @@ func (ch *schemaChange) alterOther(v *pg.RangeVar, kind pg.ObjectType) {
 		fail(sqlstate.Refusal("CLV-0949", "ALTER of this kind of object is not supported yet"))
 	}
 	ownSchema(v.Schemaname)
-	ch.st.Kind, ch.st.Tag = DDLKind, tag
+	ch.st.Kind, ch.st.Tag = plan.DDLKind, tag
 	ch.st.DDL.Op, ch.st.DDL.Objects, ch.st.DDL.Unknown = strings.ToLower(tag), true, []string{v.Relname}
-	ch.st.DDL.Loose = &TableName{v.Schemaname, v.Relname}
+	ch.st.DDL.Loose = &plan.TableName{Schema: v.Schemaname, Name: v.Relname}
 }
 
 // spread reports whether the statement's tables are on every shard.
@@ -323,7 +324,7 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 		}
 		ch.mixed = true
 		_, names := ch.targets(list)
-		st.Kind, st.Tag = DDLKind, "DROP TABLE"
+		st.Kind, st.Tag = plan.DDLKind, "DROP TABLE"
 		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, ch.spread()
 		ch.others(&pg.Node{Node: &pg.Node_DropStmt{DropStmt: d}}, &d.Objects, func(o *pg.Node) *pg.RangeVar { return rangeVar(sqltree.Strings(o.GetList().GetItems())) })
 	case pg.ObjectType_OBJECT_INDEX:
@@ -374,7 +375,7 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 				tables := ch.snap.State().Tables
 				for i := range tables {
 					if tables[i].Schema == name {
-						st.DDL.Dropped = append(st.DDL.Dropped, TableName{name, tables[i].Name})
+						st.DDL.Dropped = append(st.DDL.Dropped, plan.TableName{Schema: name, Name: tables[i].Name})
 						addTable(&st.Tables, &tables[i])
 					}
 				}
@@ -438,7 +439,7 @@ func (ch *schemaChange) truncate(t *pg.TruncateStmt) {
 	if ch.spread() {
 		st.DDL.Truncated = names
 	}
-	st.Kind, st.Tag = DDLKind, "TRUNCATE TABLE"
+	st.Kind, st.Tag = plan.DDLKind, "TRUNCATE TABLE"
 	st.DDL.Op, st.DDL.AllShards = "truncate", ch.spread()
 	if t.RestartSeqs {
 		st.DDL.Sequences = Restarts(ch.snap, names)
@@ -475,7 +476,7 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 		case pg.ObjectType_OBJECT_TABLE:
 			old := names[0]
 			st.DDL.Renamed = &old
-			st.DDL.Altered = []TableName{{old.Schema, r.Newname}}
+			st.DDL.Altered = []plan.TableName{{Schema: old.Schema, Name: r.Newname}}
 		case pg.ObjectType_OBJECT_COLUMN:
 			st.DDL.RenamedColumn = [2]string{r.Subname, r.Newname}
 		}
@@ -553,7 +554,7 @@ func (ch *schemaChange) setSchema(s *pg.AlterObjectSchemaStmt) {
 		ch.st.DDL.AllShards = ch.spread()
 		old := names[0]
 		ch.st.DDL.Renamed = &old
-		ch.st.DDL.Altered = []TableName{{s.Newschema, old.Name}}
+		ch.st.DDL.Altered = []plan.TableName{{Schema: s.Newschema, Name: old.Name}}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
 		ch.everywhere("alter type", "ALTER TYPE")
 	case pg.ObjectType_OBJECT_SEQUENCE:
@@ -573,7 +574,7 @@ func (ch *schemaChange) setSchema(s *pg.AlterObjectSchemaStmt) {
 }
 
 func (ch *schemaChange) comment(c *pg.CommentStmt) {
-	ch.st.Kind, ch.st.Tag = DDLKind, "COMMENT"
+	ch.st.Kind, ch.st.Tag = plan.DDLKind, "COMMENT"
 	ch.st.DDL.Op = "comment"
 	names := sqltree.Strings(c.Object.GetList().GetItems())
 	switch c.Objtype {

@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -38,7 +39,7 @@ type boundStatement struct {
 
 // oneShard says whether one shard may run the statement.
 type oneShard struct {
-	st *Statement
+	st *plan.Statement
 
 	// several: one shard is not enough, or several are asked for; first says why, nil if they are asked for.
 	several bool
@@ -99,7 +100,7 @@ func (u *use) sharded() bool { return u.rel.table != nil && u.rel.table.Kind == 
 // The result is of kind Several.
 //
 // Errors: those of Analyze.
-func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []string) (*Statement, error) {
+func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []string) (*plan.Statement, error) {
 	tree, err := p.parse(sql)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []stri
 }
 
 // judged is what an analysis says, after the reason why one shard is not enough.
-func (one *oneShard) judged(st *Statement, err error) (*Statement, error) {
+func (one *oneShard) judged(st *plan.Statement, err error) (*plan.Statement, error) {
 	switch {
 	case !one.several:
 		return st, err
@@ -127,7 +128,7 @@ func (one *oneShard) judged(st *Statement, err error) (*Statement, error) {
 		return nil, one.first
 	case err != nil:
 		return nil, err
-	case st.Kind == Several && st.Plan == nil || st.Kind == OneShard:
+	case st.Kind == plan.Several && st.Plan == nil || st.Kind == plan.OneShard:
 		return nil, one.reason()
 	}
 	return st, nil
@@ -248,7 +249,7 @@ type readPlans struct {
 	shardTexts
 
 	p     *Planner
-	st    *Statement
+	st    *plan.Statement
 	bound *boundStatement
 	one   *oneShard
 	texts *severalTexts
@@ -271,8 +272,8 @@ func (a *analyzer) writePlans() *writePlans {
 }
 
 // planRead plans a query: a SELECT, also that of DECLARE CURSOR, EXPLAIN and COPY.
-func (rp *readPlans) planRead(n *pg.Node) (*Plan, error) {
-	for _, plan := range []func(*pg.Node) (*Plan, error){rp.planScatter, rp.planAggregate, rp.planGather} {
+func (rp *readPlans) planRead(n *pg.Node) (*plan.Plan, error) {
+	for _, plan := range []func(*pg.Node) (*plan.Plan, error){rp.planScatter, rp.planAggregate, rp.planGather} {
 		if p, err := plan(n); p != nil || err != nil {
 			return p, err
 		}
@@ -286,7 +287,7 @@ func (one *oneShard) refuseOne(e *sqlstate.Error) {
 		return
 	}
 	one.several, one.first = true, e
-	one.st.Keys, one.st.timeKeys, one.st.arrays = nil, nil, false
+	one.st.Keys, one.st.TimeKeys, one.st.ArrayKeys = nil, nil, false
 }
 
 // refuseBoth refuses what no number of shards can do: the reason to tell, also where one shard was refused for another.

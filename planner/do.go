@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/plpgsql"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -49,7 +50,7 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 		fail(sqlstate.Refusal("CLV-1308", "DO is not supported where the default shard is no PostgreSQL").
 			WithHint("Run its statements one by one."))
 	}
-	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.Block = BlockKind, "DO", nil, block
+	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.Block = plan.BlockKind, "DO", nil, block
 }
 
 // doDefault is do for code that the default shard runs.
@@ -117,5 +118,5 @@ func (ch *schemaChange) callProcedure(c *pg.CallStmt) bool {
 }
 
 func (ch *schemaChange) onDefault(tag string) {
-	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.ReadOnly = DefaultShard, tag, nil, false
+	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.ReadOnly = plan.DefaultShard, tag, nil, false
 }

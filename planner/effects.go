@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -20,7 +21,7 @@ type effects struct {
 	typer   *typer
 	src     *sourceText
 	touched *touched
-	st      *Statement
+	st      *plan.Statement
 	one     *oneShard
 
 	aggregates, windows int
@@ -186,7 +187,7 @@ func (fx *effects) checkFunction(name string, args int) {
 }
 
 // fillCall reads a call that the router evaluates. ok is false for every other call.
-func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
+func (fx *effects) fillCall(f *pg.FuncCall) (v plan.FillValue, ok bool) {
 	names := sqltree.Strings(f.Funcname)
 	name := names[len(names)-1]
 	own := len(names) == 2 && (names[0] == VirtualSchema || names[0] == InternalSchema) && fillOwn[name]
@@ -241,7 +242,7 @@ func (fx *effects) isSetval(f *pg.FuncCall) bool {
 }
 
 // setvalArgs reads the arguments of setval() behind the sequence. simple: they are a number or a parameter, and true or false.
-func setvalArgs(f *pg.FuncCall) (v FillValue, simple bool) {
+func setvalArgs(f *pg.FuncCall) (v plan.FillValue, simple bool) {
 	v.Called = true
 	if len(f.Args) == 3 {
 		b := f.Args[2].GetAConst().GetBoolval()
@@ -331,7 +332,7 @@ func (fx *effects) called(m proto.Message) {
 
 // foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
 func (fx *effects) foreignPID(f *pg.FuncCall) {
-	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == SourcePID && !fx.src.ofProcesses() {
+	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == plan.SourcePID && !fx.src.ofProcesses() {
 		fail(sqlstate.Refusal("CLV-0417", "pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it").
 			WithHint("Run SELECT pg_backend_pid(), and give the number."))
 	}

@@ -6,6 +6,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // A term is a column of one range-table entry, or an output column of a
@@ -249,4 +252,88 @@ func hasArray(set []constant) bool {
 		}
 	}
 	return false
+}
+
+// bounds returns the facts of a comparison of a column with what may be a constant, where the
+// order of both is that of the keys' encoding: not for texts, whose order is a
+// matter of collations.
+func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
+	one := func(l, r *pg.Node, op string) *fact {
+		c, ok := co.columnOf(l, sc)
+		if !ok {
+			if c, ok = co.columnOf(r, sc); !ok {
+				return nil
+			}
+			r, op = l, map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
+		}
+		if keytype.IsText(c.typ) || c.typ == keyspace.Bool {
+			return nil
+		}
+		x := &fact{a: c.term, b: c.term, bound: op, open: r}
+		co.bound.bounds = append(co.bound.bounds, x)
+		return x
+	}
+	var out []*fact
+	switch e.Kind {
+	case pg.A_Expr_Kind_AEXPR_OP:
+		switch op := sqltree.Operator(e); op {
+		case "<", "<=", ">", ">=":
+			if x := one(e.Lexpr, e.Rexpr, op); x != nil {
+				out = append(out, x)
+			}
+		}
+	case pg.A_Expr_Kind_AEXPR_BETWEEN:
+		if items := e.Rexpr.GetList().GetItems(); len(items) == 2 {
+			for i, op := range []string{">=", "<="} {
+				if x := one(e.Lexpr, items[i], op); x != nil && x.bound == op {
+					out = append(out, x)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// settleBounds reads the constants of the bounds, once one shard is not enough.
+func (co *restrictions) settleBounds() {
+	list := co.bound.bounds
+	co.bound.bounds = nil
+	for _, x := range list {
+		if k, ok := co.constantOf(x.open, co.terms[x.a].typ, false); ok && !k.never && !k.array {
+			x.limit, x.open = k, nil
+		}
+	}
+}
+
+// spansOf returns the interval of the first shard key column that the rows of a
+// table's place are in, nil if the keyspace has no order or nothing is known.
+func (rp *readPlans) spansOf(u *use) []plan.Span {
+	index, ok := rp.snap.Keyspace(u.rel.table.Keyspace)
+	if !ok || index.Def().Strategy != keyspace.Range || u.node.key[0] == noTerm {
+		return nil
+	}
+	in := asSet(u.facts.class(u.node.key[0]))
+	var s plan.Span
+	for _, x := range u.facts.list {
+		if x.bound == "" || x.open != nil || !in[x.a] {
+			continue
+		}
+		e, ok := x.limit.keyExpr(index.Def().Types[0])
+		if ok {
+			rp.strict(&e)
+		}
+		if !ok || e.Never || e.Strict {
+			continue
+		}
+		switch {
+		case x.bound[0] == '>' && s.Low == nil:
+			s.Low, s.LowOpen = &e, x.bound == ">"
+		case x.bound[0] == '<' && s.High == nil:
+			s.High, s.HighOpen = &e, x.bound == "<"
+		}
+	}
+	if s.Low == nil && s.High == nil {
+		return nil
+	}
+	return []plan.Span{s}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -171,14 +172,14 @@ func TestExact(t *testing.T) {
 	g := &generator{r: r}
 	end := time.Now().Add(testrun.Pick(3*time.Second, 10*time.Second)) // of other statements each time
 	made, routed, writes, several, mistaken := 0, 0, 0, 0, 0
-	templates := map[string]*Statement{}
+	templates := map[string]*plan.Statement{}
 	var shaper sqltext.Shaper
 	few := func() bool { return routed < 300 || writes < 30 }
 	for late := end.Add(2 * time.Minute); time.Now().Before(end) || few() && time.Now().Before(late); {
 		made++
 		sql := g.statement()
 		st, err := p.Analyze(sql, snap, []string{"public"})
-		if err != nil || st.Kind != OneShard {
+		if err != nil || st.Kind != plan.OneShard {
 			continue
 		}
 		route, err := st.Route(snap, nil)

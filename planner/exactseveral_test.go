@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/testrun"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -22,9 +23,9 @@ import (
 
 // severally carries out a plan that reads. Scatters with an order are carried out
 // in the form of a gather (Plan.Sorted), which the executor's merge has to equal.
-func (db *exactDB) severally(snap *shardmap.Snapshot, p *Plan, width int) string {
+func (db *exactDB) severally(snap *shardmap.Snapshot, p *plan.Plan, width int) string {
 	db.t.Helper()
-	if p.Op == Scatter {
+	if p.Op == plan.Scatter {
 		if len(p.Combine.Order) > 0 || p.Combine.Limit != nil || p.Combine.Offset != nil {
 			return db.severally(snap, p.Sorted(width+p.Combine.Hidden), width)
 		}
@@ -90,7 +91,7 @@ func TestExactSeveral(t *testing.T) {
 			count["refused"]++
 			continue
 		}
-		if st.Kind == OneShard {
+		if st.Kind == plan.OneShard {
 			if route, err := st.Route(snap, nil); err != nil || !route.Several {
 				count["one shard"]++
 				continue
@@ -100,7 +101,7 @@ func TestExactSeveral(t *testing.T) {
 				continue
 			}
 		}
-		if st.Kind != Several || st.Plan.Op != Scatter && st.Plan.Op != Gather {
+		if st.Kind != plan.Several || st.Plan.Op != plan.Scatter && st.Plan.Op != plan.Gather {
 			continue
 		}
 		want := db.run(db.whole, q)
@@ -109,7 +110,7 @@ func TestExactSeveral(t *testing.T) {
 			continue
 		}
 		kind := st.Plan.Op.String()
-		if st.Plan.Op == Gather && strings.HasPrefix(st.Plan.Why, "its groups") {
+		if st.Plan.Op == plan.Gather && strings.HasPrefix(st.Plan.Why, "its groups") {
 			kind = "aggregate"
 		}
 		count[kind]++

@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -32,7 +33,7 @@ type paramUse struct {
 // parameters are those of the statement, with their uses.
 type parameters struct {
 	typer  *typer
-	st     *Statement
+	st     *plan.Statement
 	params map[int]*paramUse
 }
 
@@ -261,3 +262,6 @@ func undefinedTable(name string, position int) error {
 		WithDetail("The shard map has no table of that name, and a statement that uses sharded tables can use tables of the map only.").
 		WithHint("SELECT * FROM cleave.tables shows the tables; create new ones through the router")
 }
+
+// arrayMark is added to a key type to count the uses of a parameter as an array of it.
+const arrayMark keyspace.Type = 100

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,82 +10,12 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
-
-// Fill is what a router evaluates anew for each execution of a statement: the
-// ids of the rows that it inserts, the values of sequences. In Statement.Text
-// value i is the parameter Params+1+i; see Literals.
-type Fill struct {
-	// Values are in the order in which PostgreSQL would evaluate them.
-	Values []FillValue
-
-	pieces []string // of Text, around the values
-	at     []int    // which value follows a piece
-}
-
-// FillValue is one value.
-type FillValue struct {
-	// Source is shardmap.NextID, UUIDv7 or UUIDv4, or the name of a function:
-	// "nextval", "currval", "setval", "lastval", SourcePID, SourceCancel, SourceTerminate; or
-	// the name of one of PostgreSQL's relations about sessions, whose rows it is as JSON.
-	Source string
-	// Sequence is that of nextval, currval and setval.
-	Sequence *shardmap.Sequence
-	// NameParam is the parameter that names the sequence of nextval and currval, of the cluster or the default shard's own; 0: none.
-	NameParam int
-	// Value is setval's second argument, or ValueParam the parameter that it is;
-	// Called its third.
-	Value      int64
-	ValueParam int
-	Called     bool
-	// Asks is the text, with the client's parameters and then all values but those of such calls, that says in its column Column (from 0) whom a call of SourceCancel or
-	// SourceTerminate names: "|pid|" or "|pid timeout|", NULL for nobody. The value is all of these that it reached.
-	// OfDefault: the default shard is to be asked, else any.
-	// Of SourceSetvals it is a statement of its own, without parameters, whose rows are the second and third arguments of setval().
-	Asks      string
-	Column    int
-	OfDefault bool
-}
-
-// Type returns the value's type as SQL spells it.
-func (v *FillValue) Type() string {
-	switch v.Source {
-	case shardmap.UUIDv7, shardmap.UUIDv4:
-		return "uuid"
-	case SourcePID:
-		return "integer"
-	case SourceCancel, SourceTerminate:
-		return "text"
-	case SourceSetvals:
-		return "bigint[]"
-	}
-	if _, ok := sessionViews[v.Source]; ok {
-		return "json"
-	}
-	return "bigint"
-}
-
-// Literals returns the statement's text with the values in it, for the simple
-// protocol. standard_conforming_strings is on at every shard.
-func (f *Fill) Literals(values [][]byte) string {
-	var b strings.Builder
-	for i, p := range f.pieces {
-		b.WriteString(p)
-		if i < len(f.at) {
-			b.WriteByte('\'')
-			b.Write(bytes.ReplaceAll(values[f.at[i]], []byte("'"), []byte("''")))
-			b.WriteByte('\'')
-		}
-	}
-	return b.String()
-}
-
-// SourceSetvals is a FillValue's source: setval() once for each row of a query. The value is what they give.
-const SourceSetvals = "setvals"
 
 // madeValues puts values that the router makes into the statement, in the tree and in the text.
 type madeValues struct {
@@ -95,10 +24,10 @@ type madeValues struct {
 	*touched
 	*effects
 
-	st        *Statement
-	fill      *filling             // nil: none yet
-	selected  map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
-	judged    []sqltext.Edit       // of Statement.Judged
+	st        *plan.Statement
+	fill      *filling                  // nil: none yet
+	selected  map[string]plan.FillValue // what the router makes for columns of an INSERT ... SELECT
+	judged    []sqltext.Edit            // of Statement.Judged
 	signals   []signal
 	fillNamed int8 // 0 not looked yet, 1 no, 2 yes: see namesFill
 }
@@ -106,7 +35,7 @@ type madeValues struct {
 // filling collects the values of one statement while it is analysed.
 type filling struct {
 	base   int // the client's highest parameter
-	values []FillValue
+	values []plan.FillValue
 	edits  []sqltext.Edit
 }
 
@@ -154,12 +83,12 @@ func lostPlace() int {
 func mark(i int) string { return "\x00" + strconv.Itoa(i) + "\x00" }
 
 // value adds a value and returns the expression for the tree and for the text.
-func (mv *madeValues) value(v FillValue) (node *pg.Node, text string) {
+func (mv *madeValues) value(v plan.FillValue) (node *pg.Node, text string) {
 	f := mv.filler()
 	f.values = append(f.values, v)
 	n := len(f.values) - 1
 	typ := v.Type()
-	if v.Source == SourceSetvals {
+	if v.Source == plan.SourceSetvals {
 		typ = "bigint" // in the tree, which no shard gets, the elements
 	}
 	node = &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{
@@ -199,18 +128,18 @@ func (mv *madeValues) finishFill() {
 		return
 	}
 	// Beside nextval(), or a default that calls it, lastval() is what that gives.
-	if !mv.lonely() && (mv.sequence == "nextval" || mv.sequence == "setval" || st.Kind == DefaultShard && !st.ReadOnly) &&
-		slices.ContainsFunc(f.values, func(v FillValue) bool { return v.Source == "lastval" }) {
+	if !mv.lonely() && (mv.sequence == "nextval" || mv.sequence == "setval" || st.Kind == plan.DefaultShard && !st.ReadOnly) &&
+		slices.ContainsFunc(f.values, func(v plan.FillValue) bool { return v.Source == "lastval" }) {
 		fail(sqlstate.Refusal("CLV-0510", "lastval() is not certain in a statement that may take values from the default shard's own sequences").
 			WithHint("Read it in a statement of its own, and pass the value: SELECT lastval()."))
 	}
-	if st.Kind != OneShard && st.Kind != DefaultShard && st.Kind != AnyShard && st.Kind != Several {
+	if st.Kind != plan.OneShard && st.Kind != plan.DefaultShard && st.Kind != plan.AnyShard && st.Kind != plan.Several {
 		fail(sqlstate.Refusal("CLV-0509", "ids and the values of sequences cannot be made in this statement").
 			WithHint("Take them in a statement of their own: SELECT nextval('...')."))
 	}
 	st.Params = f.base
-	st.Fill = &Fill{Values: f.values}
-	st.Fill.pieces, st.Fill.at, st.Text = f.marked(text, func(n int) int { return n })
+	st.Fill = &plan.Fill{Values: f.values}
+	st.Fill.Pieces, st.Fill.At, st.Text = f.marked(text, func(n int) int { return n })
 }
 
 // marked reads a text with marks: what is around them, which value each stands for, and the text with parameters, where
@@ -225,7 +154,7 @@ func (f *filling) marked(text string, number func(n int) int) (pieces []string, 
 		}
 		n, _ := strconv.Atoi(part) // written by mark
 		at = append(at, n)
-		b.WriteString(dollar(f.base + 1 + number(n)))
+		b.WriteString(sqltext.Dollar(f.base + 1 + number(n)))
 	}
 	return pieces, at, b.String()
 }
@@ -381,7 +310,7 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 			from, to := mv.callSpan(v.FuncCall)
 			if fv.ValueParam > 0 {
 				// The parameter stays in the text, with its type.
-				text = "COALESCE(" + text + ", " + dollar(fv.ValueParam) + "::bigint)"
+				text = "COALESCE(" + text + ", " + sqltext.Dollar(fv.ValueParam) + "::bigint)"
 				node = &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: []*pg.Node{node, v.FuncCall.Args[1]}, Location: -1}}}
 			}
 			mv.replace(from, to, text)
@@ -436,9 +365,9 @@ func castName(t *pg.TypeName) string {
 // namedSequence replaces a call whose sequence a parameter names. The parameter stays, as a text: NULL gives NULL.
 func (mv *madeValues) namedSequence(f *pg.FuncCall, name string, param int) *pg.Node {
 	mv.native(f)
-	node, text := mv.value(FillValue{Source: name, NameParam: param})
+	node, text := mv.value(plan.FillValue{Source: name, NameParam: param})
 	from, to := mv.callSpan(f)
-	mv.replace(from, to, "CASE WHEN "+dollar(param)+"::text IS NOT NULL THEN "+text+" END")
+	mv.replace(from, to, "CASE WHEN "+sqltext.Dollar(param)+"::text IS NOT NULL THEN "+text+" END")
 	given := &pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(param), Location: -1}}}
 	is := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: sqltree.CastNode(given, "text", nil), Nulltesttype: pg.NullTestType_IS_NOT_NULL, Location: -1}}}
 	when := &pg.Node{Node: &pg.Node_CaseWhen{CaseWhen: &pg.CaseWhen{Expr: is, Result: node, Location: -1}}}
@@ -498,7 +427,7 @@ func (mv *madeValues) fillSetvals(s *pg.SelectStmt) bool {
 		return false
 	}
 	mv.native(call)
-	node, mark := mv.value(FillValue{Source: SourceSetvals, Sequence: q, Asks: text})
+	node, mark := mv.value(plan.FillValue{Source: plan.SourceSetvals, Sequence: q, Asks: text})
 	name := sqltext.QuoteAlways(columnOf(t))
 	mv.replaceAll("SELECT " + name + " FROM pg_catalog.unnest(" + mark + ") AS set_values(" + name + ")")
 	t.Val, s.FromClause, s.WhereClause = node, nil, nil

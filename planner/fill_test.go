@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/planner/sqltext"
 )
 
 // FuzzFill checks that what a router puts into a statement leaves it a statement:
@@ -43,7 +45,7 @@ func FuzzFill(f *testing.F) {
 			}
 		}
 		for i := range st.Fill.Values {
-			mark := dollar(st.Params+1+i) + "::"
+			mark := sqltext.Dollar(st.Params+1+i) + "::"
 			if n := strings.Count(st.Text, mark); n != 1 {
 				t.Fatalf("%q became %q: %s is there %d times", sql, st.Text, mark, n)
 			}

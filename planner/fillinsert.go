@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -38,17 +39,17 @@ func (ns *namespace) unseen(t *shardmap.Table) []*shardmap.Column {
 }
 
 // makes is the value that a column gets where an INSERT leaves it out.
-func (ns *namespace) makes(t *shardmap.Table, c *shardmap.Column) FillValue {
+func (ns *namespace) makes(t *shardmap.Table, c *shardmap.Column) plan.FillValue {
 	name := shardmap.SequenceOf(c.Generated)
 	if name == "" {
-		return FillValue{Source: c.Generated}
+		return plan.FillValue{Source: c.Generated}
 	}
 	q, ok := ns.snap.SequenceNamed(name)
 	if !ok {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "column %q of table %s takes its values from the sequence %s, which does not exist", c.Name, sqltext.QuoteName(t.Schema, t.Name), name).
 			WithHint("create it, or change the default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
 	}
-	return FillValue{Source: "nextval", Sequence: q}
+	return plan.FillValue{Source: "nextval", Sequence: q}
 }
 
 // fillInsert puts router-made values into an INSERT, in the tree and in the text:
@@ -169,7 +170,7 @@ func (x *inserting) selectedCalls() {
 			targets = append(targets, n)
 			continue
 		}
-		v, ok := FillValue{}, false
+		v, ok := plan.FillValue{}, false
 		if f := r.GetVal().GetFuncCall(); f != nil {
 			v, ok = x.fillCall(f)
 		}
@@ -178,7 +179,7 @@ func (x *inserting) selectedCalls() {
 			continue
 		}
 		if x.selected == nil {
-			x.selected = map[string]FillValue{}
+			x.selected = map[string]plan.FillValue{}
 		}
 		x.selected[x.cols[i]] = v
 		from, to := x.callSpan(r.Val.GetFuncCall())
@@ -419,7 +420,7 @@ func (x *inserting) item(items []*pg.Node, i int, span func(int) (int, int)) {
 	if c != nil && slices.Contains(x.t.ShardKey, c.Name) {
 		if f := items[i].GetFuncCall(); f != nil && len(f.Args) == 0 {
 			if names := sqltree.Strings(f.Funcname); names[len(names)-1] == shardmap.UUIDv4 && (len(names) == 1 || names[0] == "pg_catalog") {
-				node, text := x.value(FillValue{Source: shardmap.UUIDv4})
+				node, text := x.value(plan.FillValue{Source: shardmap.UUIDv4})
 				from, to := x.callSpan(f)
 				x.replace(from, to, text)
 				items[i] = node

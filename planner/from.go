@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -730,7 +731,7 @@ func (con *constants) anyLiteral(c column, cast keyspace.Type, text string) []*f
 	if cast != 0 {
 		t = cast
 	}
-	values, err := textArray([]byte(text))
+	values, err := plan.ArrayElements([]byte(text))
 	if err != nil || len(values) > con.p.limits.Keys {
 		return nil // a shard says what is wrong with it
 	}

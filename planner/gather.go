@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/ownership"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -35,12 +36,12 @@ type gatherer struct {
 	// keep is a table that stays what it is: the target of a write.
 	keep *pg.RangeVar
 	// target is where the text has to run: AnyOne, or Default.
-	home Where
+	home plan.Where
 	// places of the tree's tables in the tree that the analysis has seen.
 	original map[*pg.RangeVar]*pg.RangeVar
 	selects  map[*pg.SelectStmt]*pg.SelectStmt
 	// given are relations that stand for whole subqueries.
-	given []Relation
+	given []plan.Relation
 	whole bool // no subquery may be given away as a whole
 
 	typeof bool // it calls pg_typeof
@@ -74,7 +75,7 @@ type fieldRef struct {
 // gathered is a relation in the making.
 type gathered struct {
 	table  *shardmap.Table
-	target Target
+	target plan.Target
 	key    string // of the target
 	need   map[string]bool
 	all    bool
@@ -87,24 +88,24 @@ type gathered struct {
 }
 
 func (rp *readPlans) newGatherer() *gatherer {
-	return &gatherer{plans: rp, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}, selects: map[*pg.SelectStmt]*pg.SelectStmt{}}
+	return &gatherer{plans: rp, names: map[string][]*occurrence{}, other: map[string]bool{}, home: plan.AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}, selects: map[*pg.SelectStmt]*pg.SelectStmt{}}
 }
 
 // planGather plans any query by fetching what it reads onto one connection. It
 // refuses what cannot be answered so.
-func (rp *readPlans) planGather(n *pg.Node) (*Plan, error) {
+func (rp *readPlans) planGather(n *pg.Node) (*plan.Plan, error) {
 	g := rp.newGatherer()
 	rels, tree := g.readTables(n, nil)
 	text, err := rp.text(tree)
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Op: Gather, Relations: rels, Text: text, Target: Target{Where: g.home}, Why: "its rows cannot be combined as they come from the shards"}, nil
+	return &plan.Plan{Op: plan.Gather, Relations: rels, Text: text, Target: plan.Target{Where: g.home}, Why: "its rows cannot be combined as they come from the shards"}, nil
 }
 
 // readTables returns a copy of a statement in which every table that it reads
 // is a relation; keep, a table that it changes, stays.
-func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.Node) {
+func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]plan.Relation, *pg.Node) {
 	tree := sqltree.Clone(n)
 	var before, after []protoreflect.Message
 	sqltree.EachMessage(n.ProtoReflect(), func(m protoreflect.Message) { before = append(before, m) })
@@ -232,7 +233,7 @@ func (g *gatherer) shorten() {
 }
 
 // relations decides which occurrences share a relation, and puts the names in.
-func (g *gatherer) relations() []Relation {
+func (g *gatherer) relations() []plan.Relation {
 	var rels []*gathered
 	for _, o := range g.occ {
 		target := g.targetOf(o)
@@ -281,11 +282,11 @@ func (g *gatherer) relations() []Relation {
 			}
 		}
 	}
-	out := make([]Relation, len(rels))
+	out := make([]plan.Relation, len(rels))
 	for i, r := range rels {
 		name := g.plans.texts.fresh()
-		out[i] = Relation{Name: name, Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
-		out[i].Text, out[i].own = r.text(g.plans)
+		out[i] = plan.Relation{Name: name, Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
+		out[i].Text, out[i].Ownership = r.text(g.plans)
 		for _, o := range g.occ {
 			if o.rel != r {
 				continue
@@ -341,31 +342,31 @@ func (r *gathered) text(a *readPlans) (string, *ownership.Filter) {
 const relationAlias = "t"
 
 // targetOf says which shards have the rows of an occurrence.
-func (g *gatherer) targetOf(o *occurrence) Target {
+func (g *gatherer) targetOf(o *occurrence) plan.Target {
 	switch o.table.Kind {
 	case shardmap.Sharded:
 		if u := g.plans.bound.useAt(g.original[o.v]); u != nil && u.rel.table == o.table {
 			return g.plans.targetOf(u)
 		}
-		return Target{Where: KeyShards, Keyspace: o.table.Keyspace}
+		return plan.Target{Where: plan.KeyShards, Keyspace: o.table.Keyspace}
 	case shardmap.Reference:
-		return Target{Where: AnyOne}
+		return plan.Target{Where: plan.AnyOne}
 	}
-	return Target{Where: Default}
+	return plan.Target{Where: plan.Default}
 }
 
 // targetKey is equal for equal targets.
-func targetKey(t Target) string {
+func targetKey(t plan.Target) string {
 	var b strings.Builder
 	b.WriteString(itoa(int(t.Where)) + " " + t.Keyspace)
 	if t.Keys == nil {
 		b.WriteString(" all") // which is not the same as no key at all
 	}
 	for _, s := range t.Spans {
-		for _, e := range []*KeyExpr{s.Low, s.High} {
+		for _, e := range []*plan.KeyExpr{s.Low, s.High} {
 			b.WriteByte('<')
 			if e != nil {
-				b.WriteString(e.String() + "@" + itoa(int(e.loc)))
+				b.WriteString(e.String() + "@" + itoa(int(e.Location)))
 			}
 		}
 		b.WriteString(fmt.Sprint(s.LowOpen, s.HighOpen))
@@ -373,7 +374,7 @@ func targetKey(t Target) string {
 	for _, k := range t.Keys {
 		b.WriteByte('(')
 		for i := range k {
-			b.WriteString(k[i].String() + "@" + itoa(int(k[i].loc)) + ",")
+			b.WriteString(k[i].String() + "@" + itoa(int(k[i].Location)) + ",")
 		}
 		b.WriteByte(')')
 	}
@@ -404,7 +405,7 @@ func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 	}
 	addTable(&g.plans.st.Tables, r.table)
 	if r.table.Kind != shardmap.Sharded && r.table.Kind != shardmap.Reference {
-		g.home = Default // no other shard knows its columns
+		g.home = plan.Default // no other shard knows its columns
 	}
 	return r.table
 }

@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // gatherOf plans a text as a gather, whatever cheaper plan there may be.
-func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (plan *Plan, err error) {
+func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (plan *plan.Plan, err error) {
 	tree, err := p.parse(sql)
 	if err != nil {
 		return nil, err
@@ -35,13 +36,13 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 	return a.readPlans().planGather(a.bound.top)
 }
 
-func targetText(t Target) string {
+func targetText(t plan.Target) string {
 	switch t.Where {
-	case AnyOne:
+	case plan.AnyOne:
 		return "any shard"
-	case Default:
+	case plan.Default:
 		return "the default shard"
-	case Every:
+	case plan.Every:
 		return "every shard"
 	}
 	s := t.Keyspace

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -179,7 +180,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		return false
 	}
 	switch p.Op {
-	case Gather:
+	case plan.Gather:
 		tree, err := g.plans.p.parse(p.Text)
 		if err != nil || len(tree.Stmts) != 1 || tree.Stmts[0].Stmt.GetSelectStmt() == nil {
 			return false
@@ -187,7 +188,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		proto.Reset(s)
 		proto.Merge(s, tree.Stmts[0].Stmt.GetSelectStmt())
 		g.given = append(g.given, p.Relations...)
-	case Scatter:
+	case plan.Scatter:
 		c := &p.Combine
 		names := outputname.OfQuery(was)
 		if len(c.Order) > 0 || c.Hidden > 0 || c.Unique > 0 || c.Limit != nil || c.Offset != nil || names == nil || len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(names) {
@@ -199,7 +200,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		all.TargetList = []*pg.Node{sqltree.TargetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
 		proto.Reset(s)
 		proto.Merge(s, all)
-		g.given = append(g.given, Relation{Name: name, Text: p.Text, Target: p.Target, own: p.own})
+		g.given = append(g.given, plan.Relation{Name: name, Text: p.Text, Target: p.Target, Ownership: p.Ownership})
 	default:
 		return false
 	}
@@ -283,7 +284,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 }
 
 // planOf plans a subquery as if it were a statement, nil if no cheaper plan fits.
-func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
+func (g *gatherer) planOf(s *pg.SelectStmt) (p *plan.Plan) {
 	r := g.plans.bound
 	root, names := r.root, g.plans.texts.names
 	r.root = r.queryOf(s)
@@ -299,7 +300,7 @@ func (g *gatherer) planOf(s *pg.SelectStmt) (p *Plan) {
 			g.plans.texts.names = names
 		}
 	}()
-	for _, plan := range []func(*pg.Node) (*Plan, error){g.plans.planScatter, g.plans.planAggregate} {
+	for _, plan := range []func(*pg.Node) (*plan.Plan, error){g.plans.planScatter, g.plans.planAggregate} {
 		if p, err := plan(sqltree.SelectNode(s)); p != nil && err == nil {
 			return p
 		}

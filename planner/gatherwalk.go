@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -76,7 +77,7 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 		g.children(v.AExpr.ProtoReflect(), p)
 	case *pg.Node_SqlvalueFunction:
 		if v.SqlvalueFunction.Op == pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG {
-			g.home = Default
+			g.home = plan.Default
 		}
 	case *pg.Node_CurrentOfExpr:
 		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("Name the row by its key."))
@@ -152,7 +153,7 @@ func (g *gatherer) function(f *pg.FuncCall) {
 	names := sqltree.Strings(f.Funcname)
 	switch names[len(names)-1] {
 	case "current_database", "format_type":
-		g.home = Default
+		g.home = plan.Default
 		return
 	case "pg_typeof":
 		g.typeof = true

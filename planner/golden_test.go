@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -209,8 +210,8 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 	}
 	head := st.Kind.String()
 	switch st.Kind {
-	case OneShard:
-		if !st.usesParams() {
+	case plan.OneShard:
+		if !st.UsesParams() {
 			r, err := st.Route(snap, nil)
 			if err != nil {
 				return []string{"one shard, but " + err.Error()}
@@ -224,16 +225,16 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 				break
 			}
 		}
-		head += ", key " + st.keyText()
-	case TxKind:
+		head += ", key " + st.KeyText()
+	case plan.TxKind:
 		head += fmt.Sprintf(" %+v", *st.Tx)
-	case SetKind:
+	case plan.SetKind:
 		head += fmt.Sprintf(" %+v", *st.Set)
-	case PrepareKind, ExecuteKind, DeallocateKind:
+	case plan.PrepareKind, plan.ExecuteKind, plan.DeallocateKind:
 		head += fmt.Sprintf(" %+v", *st.Prepared)
-	case Call:
+	case plan.Call:
 		head += fmt.Sprintf(" %+v", *st.Call)
-	case DDLKind:
+	case plan.DDLKind:
 		d := st.DDL
 		head += " " + d.Op
 		if d.AllShards {
@@ -242,7 +243,7 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 		if d.Create != nil {
 			head += fmt.Sprintf(", creates %+v", *d.Create)
 		}
-		for what, names := range map[string][]TableName{"alters": d.Altered} {
+		for what, names := range map[string][]plan.TableName{"alters": d.Altered} {
 			if len(names) > 0 {
 				head += fmt.Sprintf(", %s %v", what, names)
 			}
@@ -326,7 +327,7 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 			out = append(out, "  "+l)
 		}
 	}
-	if st.Kind == ExplainRoute {
+	if st.Kind == plan.ExplainRoute {
 		lines, _ := st.Explain(snap, nil)
 		for _, l := range lines {
 			out = append(out, "  | "+l)
@@ -335,7 +336,7 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 	return out
 }
 
-func setArgText(a SetArg) string {
+func setArgText(a plan.SetArg) string {
 	switch {
 	case a.Computed:
 		return "what a shard computes"

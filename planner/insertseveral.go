@@ -10,7 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
-	"github.com/cleavedb/cleave/planner/ownership"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -18,121 +18,16 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// InsertPlan is how an INSERT puts its rows on the shards that own them.
-//
-// Rows of VALUES are split as text: a shard gets Head, its rows with commas
-// between them, and Tail. Rows of a query are read first (Source), and reach a
-// shard as the relation of Write.
-//
-// Texts hold marks, each between two NUL bytes: see [Expand].
-type InsertPlan struct {
-	Table *shardmap.Table
-	// Types are those of the shard key.
-	Types []keyspace.Type
-
-	// Head, Rows and Tail are those of VALUES.
-	Head, Tail string
-	Rows       []InsertRow
-	// Computed are queries of one row each, whose columns are the values that
-	// have to be known, or made once, before the rows are split. Casts are the
-	// types that a key's value is cast to.
-	Computed []*Statement
-
-	// Source gives the rows of INSERT ... SELECT; nil for VALUES. Its columns are
-	// for Columns; those of Made follow.
-	Source  *Statement
-	Columns []*shardmap.Column
-	Made    []FillValue
-	// KeyAt are the places of the shard key's columns in Columns, Keys what they do
-	// to a value.
-	KeyAt []int
-	Keys  []KeyExpr
-	// Write is the text that inserts relation 0. Copy is the COPY that does the same with
-	// rows of the columns' own types; "" if there is none.
-	Write Template
-	Copy  string
-
-	// Returning: the shards give rows. Matched: rows may be left out (ON
-	// CONFLICT), and the last columns, as many as the shard key has, are the keys
-	// of the rows that were not, for the order.
-	Returning, Matched bool
-}
-
-// InsertRow is one row of VALUES.
-type InsertRow struct {
-	// Text is the row with its brackets.
-	Text string
-	// Key is its shard key.
-	Key []InsertKey
-}
-
-// InsertKey is one column of a row's shard key: an expression, or a computed value.
-type InsertKey struct {
-	KeyExpr
-	// Computed is 1 + the number of the computed value; 0: KeyExpr has it.
-	Computed int
-}
-
 // computedMax is how many values one query computes: PostgreSQL has a limit of
 // 1,664 columns.
 const computedMax = 1000
 
-// Template is a text with places for relations.
-type Template struct {
-	Pieces []string
-	At     []int // which relation follows a piece
-
-	own *ownership.Filter // see On
-}
-
-// Join returns the text with each relation in its place.
-func (t *Template) Join(relation func(n int) string) string {
-	var b strings.Builder
-	for i, p := range t.Pieces {
-		b.WriteString(p)
-		if i < len(t.At) {
-			b.WriteString(relation(t.At[i]))
-		}
-	}
-	return b.String()
-}
-
-// MarkKind says what stands at a mark.
-type MarkKind byte
-
-// MarkFill is a value of Statement.Fill, MarkComputed one of InsertPlan.Computed.
-const (
-	MarkFill     MarkKind = 'f'
-	MarkComputed MarkKind = 'e'
-)
-
-// Expand replaces the marks of a text.
-func Expand(text string, value func(kind MarkKind, n int) string) string {
-	if strings.IndexByte(text, 0) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for i, part := range strings.Split(text, "\x00") {
-		if i%2 == 0 {
-			b.WriteString(part)
-			continue
-		}
-		kind := MarkFill
-		if part[0] < '0' || part[0] > '9' {
-			kind, part = MarkKind(part[0]), part[1:]
-		}
-		n, _ := strconv.Atoi(part) // written by mark and markOf
-		b.WriteString(value(kind, n))
-	}
-	return b.String()
-}
-
-func markOf(kind MarkKind, n int) string {
+func markOf(kind plan.MarkKind, n int) string {
 	return "\x00" + string(rune(kind)) + strconv.Itoa(n) + "\x00"
 }
 
 // planInsert plans an INSERT whose rows are on several shards.
-func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
+func (wp *writePlans) planInsert(n *pg.Node) (*plan.Plan, error) {
 	s := n.GetInsertStmt()
 	t := wp.relation(s.Relation).table
 	if t == nil {
@@ -160,11 +55,11 @@ func (wp *writePlans) planInsert(n *pg.Node) (*Plan, error) {
 			cols = append(cols, name)
 		}
 	}
-	p := &InsertPlan{Table: t, Returning: len(s.ReturningList) > 0}
+	p := &plan.InsertPlan{Table: t, Returning: len(s.ReturningList) > 0}
 	p.Types = wp.keyTypes(t.Keyspace)
 	p.Matched = p.Returning && s.OnConflictClause != nil
 	sel := s.SelectStmt.GetSelectStmt()
-	plan := &Plan{Op: Insert, Insert: p, Why: "the rows have different shard keys"}
+	plan := &plan.Plan{Op: plan.Insert, Insert: p, Why: "the rows have different shard keys"}
 	switch {
 	case sel == nil:
 		fail(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
@@ -186,7 +81,7 @@ func plainValues(sel *pg.SelectStmt) bool {
 }
 
 // planRows splits the rows of VALUES by their places in the text.
-func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
+func (wp *writePlans) planRows(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
 	at := keyPlaces(t, cols)
 	wp.types = p.Types
 	for _, n := range s.GetOnConflictClause().GetTargetList() {
@@ -233,7 +128,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 	brackets := make([][2]int, 0, len(sel.ValuesLists))
 	first := i + 1
 	at0 := first
-	p.Rows = make([]InsertRow, len(sel.ValuesLists))
+	p.Rows = make([]plan.InsertRow, len(sel.ValuesLists))
 	for r, l := range sel.ValuesLists {
 		if !wp.punct(at0, '(') {
 			lostPlace()
@@ -252,7 +147,7 @@ func (wp *writePlans) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectSt
 			}
 			return places[i][0], places[i][1]
 		}
-		key := make([]InsertKey, len(at))
+		key := make([]plan.InsertKey, len(at))
 		for i, p := range at {
 			if p >= len(items) {
 				fail(sqlstate.Refusal("CLV-0311", "a row has no value for the shard key column %s", sqltext.QuoteIdent(t.ShardKey[i])).
@@ -350,14 +245,14 @@ func (c *cutter) cut(from, to int) string {
 // computing collects the values that are computed before rows are split.
 type computing struct {
 	*writePlans
-	p      *InsertPlan
+	p      *plan.InsertPlan
 	target *use
 	exprs  []*pg.Node
 	places [][2]int // of the expressions, in the text
 }
 
 // key takes a row's value for a column of the shard key.
-func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from, to int)) InsertKey {
+func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from, to int)) plan.InsertKey {
 	col := keyColumn(t, t.ShardKey[i])
 	typ := c.types[i]
 	if n.GetSetToDefault() != nil {
@@ -366,12 +261,12 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 	}
 	if k, ok := c.constantOf(n, typ, true); ok {
 		if k.never {
-			fail(nullKey(t, col.Name))
+			fail(plan.NullKey(t, col.Name))
 		}
 		if e, ok := k.keyExpr(typ); ok {
 			e = storedExpr(e, t, col)
 			c.strict(&e)
-			return InsertKey{KeyExpr: e}
+			return plan.InsertKey{KeyExpr: e}
 		}
 	}
 	// The cast is to the type without its length: what is too long is an error of
@@ -379,15 +274,15 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 	from, to := place()
 	expr := &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: n, TypeName: keyTypeName(typ), Location: -1}}}
 	number := c.compute(expr, from, to, "::"+typ.String())
-	e := storedExpr(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, col)
-	return InsertKey{KeyExpr: e, Computed: number + 1}
+	e := storedExpr(plan.KeyExpr{Type: typ, As: typ, Never: true, Modifier: keyspace.NoModifier}, t, col)
+	return plan.InsertKey{KeyExpr: e, Computed: number + 1}
 }
 
 // compute puts a mark for a computed value in place of an expression.
 func (c *computing) compute(n *pg.Node, from, to int, cast string) int {
 	c.exprs = append(c.exprs, n)
 	c.places = append(c.places, [2]int{from, to})
-	c.texts.edits = append(c.texts.edits, sqltext.Edit{From: from, To: to, Text: markOf(MarkComputed, len(c.exprs)-1) + cast})
+	c.texts.edits = append(c.texts.edits, sqltext.Edit{From: from, To: to, Text: markOf(plan.MarkComputed, len(c.exprs)-1) + cast})
 	return len(c.exprs) - 1
 }
 
@@ -508,12 +403,12 @@ func (c *computing) finish(s *pg.InsertStmt) {
 }
 
 // nested plans a query that is a part of this statement and read before the rest.
-func (wp *writePlans) nested(sel *pg.SelectStmt) *Statement {
+func (wp *writePlans) nested(sel *pg.SelectStmt) *plan.Statement {
 	return wp.nestedNode(sqltree.SelectNode(sel))
 }
 
 // nestedNode is nested of any statement that gives rows.
-func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
+func (wp *writePlans) nestedNode(n *pg.Node) *plan.Statement {
 	text := wp.written(n)
 	st, err := wp.p.Analyze(text, wp.snap, wp.path)
 	if err != nil {
@@ -524,7 +419,7 @@ func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
 			WithHint("Take the values first."))
 	}
 	switch st.Kind {
-	case OneShard, DefaultShard, AnyShard, Several:
+	case plan.OneShard, plan.DefaultShard, plan.AnyShard, plan.Several:
 	default:
 		fail(sqlstate.Refusal("CLV-0315", "this query cannot be a part of a statement that changes rows on several shards").
 			WithHint("Run it first."))
@@ -533,7 +428,7 @@ func (wp *writePlans) nestedNode(n *pg.Node) *Statement {
 }
 
 // planSource plans INSERT ... SELECT whose rows are read first. It returns Plan.Apart.
-func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) (apart []Change) {
+func (wp *writePlans) planSource(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) (apart []plan.Change) {
 	if slices.Contains(cols, "") {
 		fail(sqlstate.Refusal("CLV-0316", "INSERT ... SELECT into a part of a column is not supported over several shards").
 			WithHint("Insert the whole value."))
@@ -609,7 +504,7 @@ func (wp *writePlans) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.Select
 		}
 	}
 	wp.clocked(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}})
-	p.Write = template(wp.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+	p.Write = plan.NewTemplate(wp.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
 	return apart
 }
 
@@ -627,11 +522,11 @@ func copyInto(t *shardmap.Table, columns []*shardmap.Column) string {
 }
 
 // storedKeys says what the columns of the shard key do to a value.
-func (ns *namespace) storedKeys(t *shardmap.Table) []KeyExpr {
+func (ns *namespace) storedKeys(t *shardmap.Table) []plan.KeyExpr {
 	types := ns.keyTypes(t.Keyspace)
-	keys := make([]KeyExpr, len(types))
+	keys := make([]plan.KeyExpr, len(types))
 	for i, typ := range types {
-		keys[i] = storedExpr(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, keyColumn(t, t.ShardKey[i]))
+		keys[i] = storedExpr(plan.KeyExpr{Type: typ, As: typ, Never: true, Modifier: keyspace.NoModifier}, t, keyColumn(t, t.ShardKey[i]))
 	}
 	return keys
 }
@@ -669,7 +564,7 @@ func onlyReads(w *pg.WithClause) {
 // planLocalInsert plans an INSERT ... SELECT that every shard can run by itself:
 // the rows that a shard selects are its own, because their shard key is that of a
 // table that they come from. nil if that is not proved.
-func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *Plan {
+func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *plan.Plan {
 	q := wp.bound.queryOf(sel)
 	if len(wp.made.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || !wp.oneKeyspace() {
 		return nil
@@ -710,11 +605,11 @@ func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.Sele
 	if s.OnConflictClause != nil {
 		clockAssignments(t, s.OnConflictClause.TargetList)
 	}
-	m := &ModifyPlan{Table: t, Returning: len(s.ReturningList) > 0}
+	m := &plan.ModifyPlan{Table: t, Returning: len(s.ReturningList) > 0}
 	if len(generated(t)) > 0 {
 		s.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
 	wp.clocked(n)
 	m.Write = wp.ownTemplate(n, w)
-	return &Plan{Op: Modify, Modify: m, Target: wp.targetOf(w), Why: "every shard inserts what it selects"}
+	return &plan.Plan{Op: plan.Modify, Modify: m, Target: wp.targetOf(w), Why: "every shard inserts what it selects"}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -29,7 +30,7 @@ type constants struct {
 	typer *typer
 	src   *sourceText
 	p     *Planner
-	st    *Statement
+	st    *plan.Statement
 
 	// unread is the first literal that the router could not read: the reason to
 	// tell if a shard key stays open.
@@ -223,8 +224,8 @@ func (ty *typer) arrayType(n *pg.TypeName) keyspace.Type {
 }
 
 // keyExpr turns a constant into the expression of a shard key column of type t.
-func (k constant) keyExpr(t keyspace.Type) (KeyExpr, bool) {
-	e := KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.never, Array: k.array, as: k.typ, loc: k.loc, mod: keyspace.NoModifier}
+func (k constant) keyExpr(t keyspace.Type) (plan.KeyExpr, bool) {
+	e := plan.KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.never, Array: k.array, As: k.typ, Location: k.loc, Modifier: keyspace.NoModifier}
 	if !keytype.SameFamily(k.typ, t) {
 		return e, false
 	}

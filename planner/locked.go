@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -32,13 +33,6 @@ type lockedRows struct {
 	name  string
 	table *shardmap.Table
 	lock  *pg.LockingClause
-}
-
-// CopiesLock locks rows of a reference table on the shards that have not locked them yet.
-type CopiesLock struct {
-	Table *shardmap.Table
-	// Clause is FOR UPDATE or FOR NO KEY UPDATE, with NOWAIT if that was said.
-	Clause string
 }
 
 func strong(c *pg.LockingClause) bool { return c.Strength >= pg.LockClauseStrength_LCS_FORNOKEYUPDATE }
@@ -148,7 +142,7 @@ func (a *binder) lockCopies() {
 	}
 	a.one.refuseOne(sqlstate.Refusal("CLV-1028", "rows of the reference table %s are locked on every shard", l.table).
 		WithHint("Lock them in a statement of its own."))
-	a.st.Kind, l.every = Several, true
+	a.st.Kind, l.every = plan.Several, true
 }
 
 // onlyCopies refuses a statement that writes elsewhere and locks rows of reference tables inside.
@@ -169,13 +163,13 @@ func (one *oneShard) refuseLocks(e *sqlstate.Error) {
 
 // planLock plans a query that locks rows of reference tables on every copy: it runs
 // on the default shard, where all who lock or write them meet, and tells which rows these are.
-func (a *analyzer) planLock(n *pg.Node) (*Plan, error) {
+func (a *analyzer) planLock(n *pg.Node) (*plan.Plan, error) {
 	l := &a.lockedCopies
 	s := n.GetSelectStmt()
 	if l.by != s || l.hidden || a.changes || a.into != nil || a.catalog != "" {
 		a.onlyCopies()
 	}
-	m := &ModifyPlan{Table: l.rows[0].table, Returning: true}
+	m := &plan.ModifyPlan{Table: l.rows[0].table, Returning: true}
 	tree := a.clocked(sqltree.Clone(n))
 	for _, r := range l.rows {
 		s := tree.GetSelectStmt()
@@ -189,8 +183,8 @@ func (a *analyzer) planLock(n *pg.Node) (*Plan, error) {
 			a.one.refuseLocks(sqlstate.Refusal("CLV-1030", "SKIP LOCKED of rows of the reference table %s, of which each shard has a copy, is not supported", l.table).
 				WithHint("Use NOWAIT, or keep the rows in a table that is not a reference table."))
 		}
-		m.Locks = append(m.Locks, CopiesLock{Table: r.table, Clause: clause})
+		m.Locks = append(m.Locks, plan.CopiesLock{Table: r.table, Clause: clause})
 	}
-	m.Write = template(a.written(tree))
-	return &Plan{Op: Modify, Modify: m, Target: Target{Where: Every}, Why: "rows of " + l.table + " are locked on every shard"}, nil
+	m.Write = plan.NewTemplate(a.written(tree))
+	return &plan.Plan{Op: plan.Modify, Modify: m, Target: plan.Target{Where: plan.Every}, Why: "rows of " + l.table + " are locked on every shard"}, nil
 }

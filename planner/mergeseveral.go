@@ -6,8 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
-	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -22,15 +21,8 @@ import (
 // other source is read first, and each shard gets the rows that it owns. If no rows are
 // inserted, it does not matter where a row of the source meets none: then each shard may have them all.
 
-// Compares reports whether values of a type are compared with column i of the shard key by what
-// the router reads them as.
-func (s *SplitPlan) Compares(i int, oid uint32) bool {
-	typ, _ := keyspace.TypeByOID(oid)
-	return keytype.SameFamily(typ, s.Types[i])
-}
-
 // planMerge plans a MERGE into a sharded table, t.
-func (wp *writePlans) planMerge(m *ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *use) {
+func (wp *writePlans) planMerge(m *plan.ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *use) {
 	src, why := wp.mergeLocal(v, t)
 	if src == nil {
 		wp.mergeSplit(m, v, t, why)
@@ -114,7 +106,7 @@ func mergeInserts(v *pg.MergeStmt, t *shardmap.Table, same func(i int, names []s
 }
 
 // mergeSplit makes the source of a MERGE a read whose rows go to the shards that own them.
-func (wp *writePlans) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string) {
+func (wp *writePlans) mergeSplit(m *plan.ModifyPlan, v *pg.MergeStmt, t *use, why string) {
 	table := t.rel.table
 	no := func(why string) {
 		fail(sqlstate.Refusal("CLV-0321", "MERGE into %s concerns several shards, and %s", sqltext.QuoteName(t.rel.schema, t.rel.name), why).
@@ -137,7 +129,7 @@ func (wp *writePlans) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why str
 	default:
 		no(why)
 	}
-	split := &SplitPlan{Types: wp.keyTypes(table.Keyspace)}
+	split := &plan.SplitPlan{Types: wp.keyTypes(table.Keyspace)}
 	own := t.node.name
 	for _, n := range v.MergeWhenClauses {
 		c := n.GetMergeWhenClause()

@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -449,7 +450,7 @@ func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 
 func (rt *routing) pinRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
 	at := keyPlaces(t, cols)
-	key := make([]KeyExpr, len(at))
+	key := make([]plan.KeyExpr, len(at))
 	row := make([]constant, len(at))
 	var tuple []term
 	for i, p := range at {
@@ -471,7 +472,7 @@ func (rt *routing) pinRow(t *shardmap.Table, cols []string, values []*pg.Node, s
 				WithHint("Compute the value first and pass it as a parameter."))
 		}
 		if k.never {
-			fail(nullKey(t, col.Name))
+			fail(plan.NullKey(t, col.Name))
 		}
 		e, ok := k.keyExpr(typ)
 		if !ok {
@@ -493,22 +494,14 @@ func (rt *routing) pinRow(t *shardmap.Table, cols []string, values []*pg.Node, s
 	rt.insertTerms(t, tuple, f)
 }
 
-func nullKey(t *shardmap.Table, col string) error {
-	e := sqlstate.New(sqlstate.NullNotAllowed, "")
-	e.Code = sqlstate.NotNullViolation
-	e.Message = "null value in column " + sqltext.QuoteAlways(col) + " of relation " + sqltext.QuoteAlways(t.Name) + " violates not-null constraint"
-	e.Schema, e.Table, e.Column = t.Schema, t.Name, col
-	return e
-}
-
 // storedExpr applies what a column's modifier does to a value that is stored in it.
-func storedExpr(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
+func storedExpr(e plan.KeyExpr, t *shardmap.Table, col *shardmap.Column) plan.KeyExpr {
 	_, mod, err := keyspace.ParseColumnType(col.Type)
 	if err != nil {
 		fail(sqlstate.Refusal("CLV-0330", "the router does not know how column %s of type %s stores a value", sqltext.QuoteIdent(col.Name), col.Type).
 			WithHint("Use a plain %s as shard key.", e.Type.String()))
 	}
-	e.mod, e.into = mod, t
+	e.Modifier, e.Into = mod, t
 	if e.Param == 0 && !e.Never {
 		v, err := mod.Coerce(e.Value)
 		if err != nil {
@@ -569,7 +562,7 @@ func (rt *routing) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 	}
 	rt.stores = rows
 	for _, r := range rows {
-		key := make([]KeyExpr, len(r))
+		key := make([]plan.KeyExpr, len(r))
 		for i, k := range r {
 			e, ok := k.keyExpr(rt.types[i])
 			if !ok {
@@ -577,7 +570,7 @@ func (rt *routing) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 					WithHint("Cast it to %s.", rt.types[i].String()))
 			}
 			key[i] = storedExpr(e, t, keyColumn(t, t.ShardKey[i]))
-			key[i].selected = true
+			key[i].Selected = true
 		}
 		rt.addKey(key)
 	}

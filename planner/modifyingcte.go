@@ -3,6 +3,7 @@ package planner
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -16,16 +17,9 @@ import (
 // key ties what they change together: those are checked when the whole statement ends
 // (Plan.Apart).
 
-// Change is what one part of a statement changes.
-type Change struct {
-	Table *shardmap.Table
-	Op    string   // INSERT, UPDATE, DELETE
-	Set   []string // the columns that an UPDATE gives values
-}
-
 // changeOf is what a statement changes.
-func changeOf(n *pg.Node, t *shardmap.Table) Change {
-	c := Change{Table: t, Op: "INSERT"}
+func changeOf(n *pg.Node, t *shardmap.Table) plan.Change {
+	c := plan.Change{Table: t, Op: "INSERT"}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_UpdateStmt:
 		c.Op = "UPDATE"
@@ -46,9 +40,9 @@ func changeOf(n *pg.Node, t *shardmap.Table) Change {
 // apart looks whether the WITH queries that change rows can be run one by one, and
 // returns all that the statement changes, in the order in which it is run; nil if no WITH
 // query changes rows. top is the statement around them, target the table that it changes itself.
-func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Table) []Change {
+func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Table) []plan.Change {
 	written := map[*shardmap.Table]bool{}
-	var out []Change
+	var out []plan.Change
 	for i, n := range w.GetCtes() {
 		c := n.GetCommonTableExpr()
 		if c.GetCtequery().GetSelectStmt() != nil {
@@ -114,18 +108,18 @@ func changedBy(n *pg.Node) *pg.RangeVar {
 }
 
 // planChanging plans a SELECT whose WITH queries change rows.
-func (wp *writePlans) planChanging(n *pg.Node) (*Plan, error) {
+func (wp *writePlans) planChanging(n *pg.Node) (*plan.Plan, error) {
 	s := n.GetSelectStmt()
 	changes := wp.apart(s.WithClause, n, nil)
 	if changes == nil {
 		return nil, nil
 	}
 	wp.types = wp.keyTypes(wp.st.Keyspace)
-	m := &ModifyPlan{Table: changes[0].Table, Returning: true}
+	m := &plan.ModifyPlan{Table: changes[0].Table, Returning: true}
 	x := &modifying{writePlans: wp, m: m, alone: true, local: (*use).everywhere}
 	x.edit(n)
-	m.Write = template(wp.written(n))
-	return &Plan{Op: Modify, Modify: m, Target: Target{Where: AnyOne}, Apart: changes, Why: "WITH queries change rows first"}, nil
+	m.Write = plan.NewTemplate(wp.written(n))
+	return &plan.Plan{Op: plan.Modify, Modify: m, Target: plan.Target{Where: plan.AnyOne}, Apart: changes, Why: "WITH queries change rows first"}, nil
 }
 
 // write makes a WITH query that changes rows a statement that is run first, and

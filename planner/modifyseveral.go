@@ -10,8 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/cleavedb/cleave/internal/sqlguard"
-	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -19,86 +18,8 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// ModifyPlan is how rows on several shards are changed, or rows of one place with
-// what shards have.
-type ModifyPlan struct {
-	Table *shardmap.Table
-	// Reads are answered once, before the write: relation i of the templates is
-	// the rows of Reads[i].
-	Reads []*Statement
-	// Made gives the rows of a read values that the router makes; nil: none.
-	Made *MadePlan
-	// Write is what each shard of Plan.Target runs.
-	Write Template
-	// Split gives a shard only those rows of a read that it owns; nil: all.
-	Split *SplitPlan
-	// Reference says how a reference table is changed.
-	Reference *ReferencePlan
-	// Locks: Write is a query that the default shard runs alone. It has a hidden
-	// column for each, the ctid of the row that is to be locked on the other shards too.
-	Locks []CopiesLock
-	// Move is the other way to run an UPDATE that may give rows another shard.
-	Move *MovePlan
-	// Returning: the shards give rows.
-	Returning bool
-}
-
-// MadePlan is what the router makes for the rows of an INSERT ... SELECT.
-type MadePlan struct {
-	// Read is the SELECT's number among the Reads. Its columns are for Columns; those of Values follow.
-	Read    int
-	Columns []*shardmap.Column
-	Values  []FillValue
-}
-
-// SplitPlan is how the rows of a MERGE's source go to the shards that own their shard key.
-type SplitPlan struct {
-	// Read is the source's number among the Reads; Columns are the names of its columns that ON equates with
-	// the target's shard key, in that one's order, and Types are the key's.
-	Read    int
-	Columns []string
-	Types   []keyspace.Type
-	// All: shards that own none of the rows run the statement as well. Inserts: rows
-	// that meet none of the target may be inserted under the same key.
-	All, Inserts bool
-}
-
-// ReferencePlan is how every copy of a reference table is changed alike. The
-// default shard is first and alone: two writers meet there.
-type ReferencePlan struct {
-	// Whole: Write returns, after the client's columns, the Columns as they are
-	// now. The rows of an INSERT are then inserted on the other shards as they are
-	// (Replay); those of an UPDATE have to be the same on each.
-	Whole   bool
-	Columns []*shardmap.Column
-	// Replay inserts relation 0, all columns of the table, on the other shards; no
-	// pieces: they run Write as well.
-	Replay Template
-}
-
-// MovePlan carries out an UPDATE of shard key columns. Templates have the reads
-// as relations; the parameter Tuples, a tid[], says which rows of a shard are meant.
-type MovePlan struct {
-	Types []keyspace.Type
-	// Keys are the new shard key's columns, for what the column does to a value.
-	Keys []KeyExpr
-	// Lock locks the rows that match and returns ctid, the new shard key and the old.
-	Lock Template
-	// Look reads what Take returns, and Probe is Put of the rows that meet no other.
-	Look, Probe Template
-	// Stay updates rows that keep their shard, Take deletes those that leave it and
-	// returns their new values: one column for each of Columns, then the shard key.
-	Stay, Take Template
-	Tuples     int
-	Columns    []*shardmap.Column
-	// Put inserts the relation after those of the reads, which has Columns.
-	Put Template
-	// Joined: RETURNING names other tables, so that rows that leave have no answer.
-	Joined bool
-}
-
 // planModify plans UPDATE, DELETE and MERGE over several shards.
-func (wp *writePlans) planModify(n *pg.Node) (*Plan, error) {
+func (wp *writePlans) planModify(n *pg.Node) (*plan.Plan, error) {
 	var rv *pg.RangeVar
 	var with *pg.WithClause
 	var returning []*pg.Node
@@ -119,35 +40,35 @@ func (wp *writePlans) planModify(n *pg.Node) (*Plan, error) {
 		return wp.planWhole(n, rv, t)
 	}
 	wp.types = wp.keyTypes(t.Keyspace)
-	m := &ModifyPlan{Table: t, Returning: len(returning) > 0}
-	plan := &Plan{Op: Modify, Modify: m, Target: wp.targetOf(u), Apart: wp.apart(with, n, t), Why: "rows of several shards change"}
-	if up := n.GetUpdateStmt(); plan.Apart != nil && (up == nil && n.GetDeleteStmt() == nil || up != nil && setsKey(up.TargetList, t)) {
+	m := &plan.ModifyPlan{Table: t, Returning: len(returning) > 0}
+	result := &plan.Plan{Op: plan.Modify, Modify: m, Target: wp.targetOf(u), Apart: wp.apart(with, n, t), Why: "rows of several shards change"}
+	if up := n.GetUpdateStmt(); result.Apart != nil && (up == nil && n.GetDeleteStmt() == nil || up != nil && setsKey(up.TargetList, t)) {
 		onlyReads(with)
 	}
 	if up := n.GetUpdateStmt(); up != nil {
 		clockAssignments(t, up.TargetList)
 	}
 	if v := n.GetMergeStmt(); v != nil {
-		plan.Target = Target{Keyspace: t.Keyspace}
+		result.Target = plan.Target{Keyspace: t.Keyspace}
 		wp.planMerge(m, n, v, u)
-		return plan, nil
+		return result, nil
 	}
 	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *use) bool { return o.everywhere() || linked(o, u) }}
 	x.edit(n)
 	if up := n.GetUpdateStmt(); up != nil && setsKey(up.TargetList, t) {
 		wp.planMove(m, up, u)
-		return plan, nil
+		return result, nil
 	}
 	m.Write = wp.ownTemplate(n, u)
-	return plan, nil
+	return result, nil
 }
 
 // planWhole plans a write to a table that is in one place, or in every place, with
 // rows of sharded tables.
-func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*Plan, error) {
+func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*plan.Plan, error) {
 	u := wp.bound.useAt(rv)
-	m := &ModifyPlan{Table: t}
-	plan := &Plan{Op: Modify, Modify: m, Target: Target{Where: Default}, Why: "rows of other shards are read first"}
+	m := &plan.ModifyPlan{Table: t}
+	result := &plan.Plan{Op: plan.Modify, Modify: m, Target: plan.Target{Where: plan.Default}, Why: "rows of other shards are read first"}
 	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *use) bool { return !o.sharded() }}
 	if up := n.GetUpdateStmt(); up != nil && t.Kind == shardmap.Reference {
 		clockAssignments(t, up.TargetList)
@@ -171,10 +92,10 @@ func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) 
 			fail(sqlstate.Refusal("CLV-0333", "MERGE into the reference table %s is not supported", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Use INSERT ... ON CONFLICT, UPDATE and DELETE."))
 		}
-		plan.Target, plan.Why = Target{Where: Every}, "every shard has the table's rows"
+		result.Target, result.Why = plan.Target{Where: plan.Every}, "every shard has the table's rows"
 		x.local = (*use).everywhere
 	}
-	plan.Apart = wp.apart(with, n, t)
+	result.Apart = wp.apart(with, n, t)
 	if ins != nil && t.Kind == shardmap.Reference {
 		x.make(ins, t)
 	}
@@ -192,8 +113,8 @@ func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) 
 	if t.Kind == shardmap.Reference {
 		wp.planReference(m, n, returning, t)
 	}
-	m.Write = template(wp.written(n))
-	return plan, nil
+	m.Write = plan.NewTemplate(wp.written(n))
+	return result, nil
 }
 
 // make has the rows of an INSERT ... SELECT read first, if the router makes values for them.
@@ -214,7 +135,7 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 	if len(s.Cols) == 0 && !open && len(q.cols) < len(cols) {
 		cols = cols[:len(q.cols)]
 	}
-	p := &MadePlan{}
+	p := &plan.MadePlan{}
 	for _, name := range cols {
 		p.Columns = append(p.Columns, keyColumnOrUnknown(t, name))
 	}
@@ -255,8 +176,8 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 }
 
 // planReference makes the copies of a reference table change alike.
-func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Node, t *shardmap.Table) {
-	m.Reference = &ReferencePlan{}
+func (wp *writePlans) planReference(m *plan.ModifyPlan, n *pg.Node, returning *[]*pg.Node, t *shardmap.Table) {
+	m.Reference = &plan.ReferencePlan{}
 	ins := n.GetInsertStmt()
 	if ins == nil && wp.isVolatile(n) {
 		fail(sqlstate.Refusal("CLV-0336", "a volatile function in a statement that changes the reference table %s could give another value on each shard", sqltext.QuoteName(t.Schema, t.Name)).
@@ -296,7 +217,7 @@ func (wp *writePlans) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.
 	if c := ins.OnConflictClause; c != nil && c.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
 		w.OnConflictClause = overwrite(c, t, m.Reference.Columns)
 	}
-	m.Reference.Replay = template(wp.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+	m.Reference.Replay = plan.NewTemplate(wp.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
 }
 
 // leavesOpen reports whether a subquery for each row takes some rows of several, which
@@ -368,7 +289,7 @@ func linked(o, target *use) bool {
 // have becomes a relation.
 type modifying struct {
 	*writePlans
-	m      *ModifyPlan
+	m      *plan.ModifyPlan
 	target *use
 	local  func(*use) bool
 	ctes   []*pg.Node // WITH queries of the statement, as they were
@@ -657,7 +578,7 @@ func setsKey(list []*pg.Node, t *shardmap.Table) bool {
 	return slices.ContainsFunc(list, func(n *pg.Node) bool { return slices.Contains(t.ShardKey, n.GetResTarget().GetName()) })
 }
 
-func relationName(n int) string { return RelationPrefix + strconv.Itoa(n) }
+func relationName(n int) string { return plan.RelationPrefix + strconv.Itoa(n) }
 
 // allOf is SELECT * FROM a relation.
 func allOf(name, alias string) *pg.SelectStmt {
@@ -669,28 +590,4 @@ func allOf(name, alias string) *pg.SelectStmt {
 		FromClause:  []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: &pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p", Alias: &pg.Alias{Aliasname: alias + "_"}}}}},
 		LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE,
 	}
-}
-
-// template cuts a text at the names of relations.
-func template(text string) Template {
-	var t Template
-	at := 0
-	for _, tok := range sqlguard.Tokens(text) {
-		if tok.Kind != sqlguard.Ident {
-			continue
-		}
-		rest, ok := strings.CutPrefix(text[tok.Start:tok.End], RelationPrefix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.Atoi(rest)
-		if err != nil {
-			continue
-		}
-		t.Pieces = append(t.Pieces, text[at:tok.Start])
-		t.At = append(t.At, n)
-		at = tok.End
-	}
-	t.Pieces = append(t.Pieces, text[at:])
-	return t
 }

@@ -4,6 +4,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -12,7 +13,7 @@ import (
 // planMove plans an UPDATE of shard key columns: rows are locked first, and their
 // new keys read; those that stay are updated, those that leave are deleted where
 // they are and inserted where they belong.
-func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
+func (wp *writePlans) planMove(m *plan.ModifyPlan, up *pg.UpdateStmt, u *use) {
 	t := u.rel.table
 	name := up.Relation.Relname
 	if up.Relation.Alias != nil {
@@ -43,7 +44,7 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 				WithHint("Compute the value first and pass it as a parameter."))
 		}
 	}
-	mv := &MovePlan{Types: wp.keyTypes(t.Keyspace), Tuples: wp.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
+	mv := &plan.MovePlan{Types: wp.keyTypes(t.Keyspace), Tuples: wp.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
 	m.Move = mv
 	node := func(s any) *pg.Node {
 		switch v := s.(type) {
@@ -110,18 +111,18 @@ func (wp *writePlans) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 	look := sqltree.EmptySelect()
 	look.TargetList, look.FromClause = take.ReturningList, lock.FromClause
 	look.WhereClause, look.WithClause = cond, up.WithClause
-	mv.Look = template(wp.written(wp.clocked(sqltree.Clone(sqltree.SelectNode(look)))))
+	mv.Look = plan.NewTemplate(wp.written(wp.clocked(sqltree.Clone(sqltree.SelectNode(look)))))
 	probe := sqltree.Clone(node(put)).GetInsertStmt()
 	probe.ReturningList, probe.OnConflictClause = nil, &pg.OnConflictClause{Action: pg.OnConflictAction_ONCONFLICT_NOTHING}
-	mv.Probe = template(wp.written(wp.clocked(node(probe))))
+	mv.Probe = plan.NewTemplate(wp.written(wp.clocked(node(probe))))
 	stay := sqltree.Clone(node(up)).GetUpdateStmt()
 	stay.WhereClause = cond
-	mv.Stay = template(wp.written(wp.clocked(sqltree.Clone(node(stay)))))
-	mv.Take = template(wp.written(wp.clocked(sqltree.Clone(node(take)))))
+	mv.Stay = plan.NewTemplate(wp.written(wp.clocked(sqltree.Clone(node(stay)))))
+	mv.Take = plan.NewTemplate(wp.written(wp.clocked(sqltree.Clone(node(take)))))
 	if mv.Joined {
 		put.ReturningList = nil
 	}
-	mv.Put = template(wp.written(wp.clocked(sqltree.Clone(node(put)))))
+	mv.Put = plan.NewTemplate(wp.written(wp.clocked(sqltree.Clone(node(put)))))
 }
 
 // afterClock is the number of the parameter Plan.Clock, whether the plan uses it or not.
@@ -144,7 +145,7 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 	}
 	param := func() string {
 		wp.texts.clock = true
-		return dollar(wp.afterClock()) + "::timestamptz"
+		return sqltext.Dollar(wp.afterClock()) + "::timestamptz"
 	}
 	sqltree.Descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {

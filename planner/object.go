@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -59,7 +60,7 @@ func (ch *schemaChange) object(n *pg.Node) bool {
 	case *pg.Node_ReindexStmt:
 		return ch.reindex(v.ReindexStmt)
 	case *pg.Node_RefreshMatViewStmt:
-		st.Kind, st.Tag = DefaultShard, "REFRESH MATERIALIZED VIEW"
+		st.Kind, st.Tag = plan.DefaultShard, "REFRESH MATERIALIZED VIEW"
 		st.DDL = nil
 	default:
 		return false
@@ -192,7 +193,7 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 		fail(sqlstate.Refusal("CLV-0705", "transition tables of a trigger on a sharded or reference table hold one shard's rows only").
 			WithHint("Use FOR EACH ROW."))
 	}
-	st.Kind, st.Tag = DDLKind, "CREATE TRIGGER"
+	st.Kind, st.Tag = plan.DDLKind, "CREATE TRIGGER"
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "create trigger", ch.spread(), names
 }
 
@@ -323,7 +324,7 @@ func (ch *schemaChange) statistics(s *pg.CreateStatsStmt) bool {
 	}
 	ch.targets(list)
 	ch.expressions(s.Exprs)
-	ch.st.Kind, ch.st.Tag = DDLKind, "CREATE STATISTICS"
+	ch.st.Kind, ch.st.Tag = plan.DDLKind, "CREATE STATISTICS"
 	ch.st.DDL.Op, ch.st.DDL.AllShards = "create statistics", ch.spread()
 	return true
 }
@@ -425,7 +426,7 @@ func (ch *schemaChange) dropObject(d *pg.DropStmt) bool {
 		}
 		everywhere("VIEW", "view")
 	case pg.ObjectType_OBJECT_MATVIEW:
-		st.Kind, st.Tag = DDLKind, "DROP MATERIALIZED VIEW"
+		st.Kind, st.Tag = plan.DDLKind, "DROP MATERIALIZED VIEW"
 		st.DDL.Op, st.DDL.Objects = "drop materialized view", true
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE, pg.ObjectType_OBJECT_AGGREGATE:
 		what := kindOfRoutine(d.RemoveType)
@@ -454,7 +455,7 @@ func (ch *schemaChange) dropObject(d *pg.DropStmt) bool {
 			_, altered := ch.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
 			st.DDL.Altered = altered
 		}
-		st.Kind, st.Tag = DDLKind, "DROP TRIGGER"
+		st.Kind, st.Tag = plan.DDLKind, "DROP TRIGGER"
 		st.DDL.Op, st.DDL.AllShards = "drop trigger", ch.spread()
 	default:
 		return false
@@ -493,7 +494,7 @@ func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
 			fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger names that sort after the guards' are reserved"))
 		}
 		_, names := ch.targets([]*pg.RangeVar{r.Relation})
-		st.Kind, st.Tag = DDLKind, "ALTER TRIGGER"
+		st.Kind, st.Tag = plan.DDLKind, "ALTER TRIGGER"
 		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter trigger", ch.spread(), names
 	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_ATTRIBUTE:
 		if r.RenameType == pg.ObjectType_OBJECT_ATTRIBUTE && ch.renamesColumn(r) {

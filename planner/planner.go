@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -97,18 +98,18 @@ func fail(err error) { panic(bailout{err}) }
 //
 // Views over sharded or reference tables are planned as if their queries stood in
 // the statement: Text then is the statement with them written out.
-func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (*Statement, error) {
+func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (*plan.Statement, error) {
 	return p.analyze(sql, snap, searchPath, 0)
 }
 
 // analyze is Analyze of a text in which views were written out depth times.
-func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []string, depth int) (st *Statement, err error) {
+func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []string, depth int) (st *plan.Statement, err error) {
 	tree, err := p.parse(sql)
 	if err != nil {
 		return nil, err
 	}
 	if len(tree.Stmts) == 0 {
-		return &Statement{Kind: Empty, Text: sql, ReadOnly: true}, nil
+		return &plan.Statement{Kind: plan.Empty, Text: sql, ReadOnly: true}, nil
 	}
 	if len(tree.Stmts) > 1 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
@@ -140,7 +141,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		}
 		return a.expanded(depth)
 	}
-	if err == nil && st.Kind == DDLKind {
+	if err == nil && st.Kind == plan.DDLKind {
 		if err = ownNames(sql); err != nil {
 			return nil, err
 		}
@@ -153,7 +154,7 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 		typer:      typer{namespace{snap: snap, path: path}},
 		sourceText: sourceText{sql: sql},
 		p:          p,
-		st:         &Statement{Text: sql},
+		st:         &plan.Statement{Text: sql},
 	}
 	a.constants = constants{typer: &a.typer, src: &a.sourceText, p: p, st: a.st}
 	a.parameters = parameters{typer: &a.typer, st: a.st, params: map[int]*paramUse{}}
@@ -175,7 +176,7 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 }
 
 // run reads the one statement of a tree.
-func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
+func (a *analyzer) run(tree *pg.ParseResult) (st *plan.Statement, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bailout)

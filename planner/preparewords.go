@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -184,7 +185,7 @@ func (p *Planner) ArgsUseClock(args string, snap *shardmap.Snapshot, path []stri
 
 // UsesClock reports whether a statement depends on the time of its transaction, by its text or by the defaults of
 // the tables that it writes.
-func (p *Planner) UsesClock(st *Statement) bool {
+func (p *Planner) UsesClock(st *plan.Statement) bool {
 	for _, t := range st.Tables {
 		if len(clockColumns(t)) > 0 && !st.ReadOnly {
 			return true

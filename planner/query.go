@@ -6,6 +6,7 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -212,7 +213,7 @@ type routing struct {
 	*touched
 
 	p     *Planner
-	st    *Statement
+	st    *plan.Statement
 	bound *boundStatement
 	one   *oneShard
 
@@ -320,7 +321,7 @@ func (rt *routing) pin(j *jnode, f *facts) {
 // addKeys adds shard key alternatives to the statement.
 func (rt *routing) addKeys(rows [][]constant) {
 	for _, r := range rows {
-		key := make([]KeyExpr, len(r))
+		key := make([]plan.KeyExpr, len(r))
 		for i, k := range r {
 			e, ok := k.keyExpr(rt.types[i])
 			if !ok {
@@ -333,7 +334,7 @@ func (rt *routing) addKeys(rows [][]constant) {
 	}
 }
 
-func (rt *routing) addKey(key []KeyExpr) {
+func (rt *routing) addKey(key []plan.KeyExpr) {
 	for _, e := range key {
 		if e.Never {
 			return
@@ -361,8 +362,8 @@ const distinctKeys = 1000
 
 // repeated reports whether a key of literals is there already. The statement then
 // says nothing about other texts of its shape.
-func (rt *routing) repeated(key []KeyExpr) bool {
-	mark := func(key []KeyExpr) (string, bool) {
+func (rt *routing) repeated(key []plan.KeyExpr) bool {
+	mark := func(key []plan.KeyExpr) (string, bool) {
 		k := make(keyspace.Key, len(key))
 		for i := range key {
 			if key[i].Param != 0 {
@@ -400,13 +401,13 @@ func (rt *routing) repeated(key []KeyExpr) bool {
 // sameKey reports whether two alternatives are the same expressions. Equal
 // values at different places of the text are not: another text of the same
 // shape has different values there.
-func sameKey(a, b []KeyExpr) bool {
+func sameKey(a, b []plan.KeyExpr) bool {
 	for i := range a {
 		x, y := &a[i], &b[i]
-		if x.Param != y.Param || x.Cast != y.Cast || x.Never != y.Never || x.loc != y.loc || x.Array != y.Array || x.mod != y.mod || x.into != y.into || x.as != y.as {
+		if x.Param != y.Param || x.Cast != y.Cast || x.Never != y.Never || x.Location != y.Location || x.Array != y.Array || x.Modifier != y.Modifier || x.Into != y.Into || x.As != y.As {
 			return false
 		}
-		if x.Param == 0 && x.loc == 0 && (x.Value != y.Value) {
+		if x.Param == 0 && x.Location == 0 && (x.Value != y.Value) {
 			return false
 		}
 	}

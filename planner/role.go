@@ -5,29 +5,17 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
-
-// Role is CREATE, ALTER and DROP ROLE and USER: of the cluster's users, as `cleave user` changes them. Nothing of the
-// statement's text is kept beside it, for it may hold a password.
-type Role struct {
-	Op    string   // "create", "alter" or "drop"
-	Names []string // one, but for "drop"; "" is the session's own user
-	// IfExists: DROP ROLE IF EXISTS.
-	IfExists bool
-	// Password is nil if none is given.
-	Password *string
-	// Admin is SUPERUSER or NOSUPERUSER, nil if neither is given.
-	Admin *bool
-}
 
 const usersOnly = "The cluster's users have a name, a password and a role (cleave user --help)."
 
 // role reads a statement about roles.
 func (ss *sessionStatement) role(n *pg.Node) {
 	st := ss.st
-	r := &Role{}
-	st.Kind, st.Role = RoleKind, r
+	r := &plan.Role{}
+	st.Kind, st.Role = plan.RoleKind, r
 	switch v := n.GetNode().(type) {
 	case *pg.Node_CreateRoleStmt:
 		r.Op, st.Tag = "create", "CREATE ROLE"
@@ -87,7 +75,7 @@ func roleName(s *pg.RoleSpec) string {
 }
 
 // roleOptions reads the options, and returns whether the role can log in.
-func roleOptions(r *Role, options []*pg.Node, login bool) bool {
+func roleOptions(r *plan.Role, options []*pg.Node, login bool) bool {
 	seen := map[string]bool{}
 	for _, n := range options {
 		d := n.GetDefElem()

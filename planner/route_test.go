@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func analyze(tb testing.TB, snap *shardmap.Snapshot, sql string) *Statement {
+func analyze(tb testing.TB, snap *shardmap.Snapshot, sql string) *plan.Statement {
 	tb.Helper()
 	st, err := New(Limits{}).Analyze(sql, snap, []string{"public"})
 	if err != nil {
@@ -48,41 +49,41 @@ func TestRouteParameters(t *testing.T) {
 	none := snap.State().DefaultShard
 	for _, c := range []struct {
 		sql  string
-		args Args
+		args plan.Args
 		want string // a shard, or an SQLSTATE
 	}{
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte("5")}}, five},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte(" 2 ")}}, one},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{bin(5, 8)}, Formats: []int16{1}}, five},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{bin(5, 4)}, Formats: []int16{1}}, five},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{bin(5, 4)}, Formats: []int16{1}, OIDs: []uint32{23}}, five},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{bin(5, 2)}, Formats: []int16{1}, OIDs: []uint32{21}}, five},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{bin(5, 4)}, Formats: []int16{1}, OIDs: []uint32{20}}, "22P03"},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte("5.0")}, OIDs: []uint32{1700}}, five},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte("5.5")}, OIDs: []uint32{1700}}, none},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte("5.0")}}, "22P02"},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte("5")}, OIDs: []uint32{701}}, "0A000"},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte("5")}, OIDs: []uint32{25}}, "0A000"},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{nil}}, none},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{}, "42P02"},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte("x")}}, "22P02"},
-		{"SELECT * FROM orders WHERE tenant_id = $1::bigint", Args{Values: [][]byte{[]byte("5")}, OIDs: []uint32{25}}, five},
-		{"SELECT * FROM orders WHERE tenant_id = $1::int", Args{Values: [][]byte{bin(1<<40, 8)}, Formats: []int16{1}, OIDs: []uint32{20}}, "22003"},
-		{"SELECT * FROM orders WHERE tenant_id IN ($1, $2)", Args{Values: [][]byte{[]byte("5"), []byte("5")}}, five},
-		{"SELECT * FROM orders WHERE tenant_id IN ($1, $2)", Args{Values: [][]byte{[]byte("5"), nil}}, five},
-		{"SELECT * FROM orders WHERE tenant_id IN ($1, $2)", Args{Values: [][]byte{[]byte("5"), []byte("2")}}, "several"},
-		{"INSERT INTO orders (tenant_id) VALUES ($1)", Args{Values: [][]byte{nil}}, "23502"},
-		{"INSERT INTO orders (tenant_id) VALUES ($1), ($2)", Args{Values: [][]byte{[]byte("5"), nil}}, "23502"},
-		{"INSERT INTO orders (tenant_id, id) VALUES (5, (SELECT max(id) FROM items WHERE tenant_id = $1))", Args{Values: [][]byte{nil}}, five},
-		{"INSERT INTO orders (tenant_id) VALUES ($1)", Args{Values: [][]byte{[]byte("5.0")}, OIDs: []uint32{1700}}, "0A000"},
-		{"SELECT * FROM people WHERE name = $1", Args{Values: [][]byte{[]byte("bob")}}, bob},
-		{"SELECT * FROM people WHERE name = $1", Args{Values: [][]byte{[]byte("bob")}, OIDs: []uint32{1043}, Formats: []int16{1}}, bob},
-		{"SELECT * FROM people WHERE name = $1", Args{Values: [][]byte{[]byte("bob")}, OIDs: []uint32{1042}}, "0A000"},
-		{"SELECT * FROM orders WHERE note = $1 AND tenant_id = $1", Args{Values: [][]byte{[]byte("5")}}, "0A000"},
-		{"SELECT * FROM orders WHERE note = $1 AND tenant_id = $1", Args{Values: [][]byte{[]byte("5")}, OIDs: []uint32{20}}, five},
-		{"SELECT * FROM visits WHERE region = $2 AND visitor = $1", Args{Values: [][]byte{bin(5, 4), []byte("eu")}, Formats: []int16{1, 0}},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte("5")}}, five},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte(" 2 ")}}, one},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{bin(5, 8)}, Formats: []int16{1}}, five},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{bin(5, 4)}, Formats: []int16{1}}, five},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{bin(5, 4)}, Formats: []int16{1}, OIDs: []uint32{23}}, five},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{bin(5, 2)}, Formats: []int16{1}, OIDs: []uint32{21}}, five},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{bin(5, 4)}, Formats: []int16{1}, OIDs: []uint32{20}}, "22P03"},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte("5.0")}, OIDs: []uint32{1700}}, five},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte("5.5")}, OIDs: []uint32{1700}}, none},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte("5.0")}}, "22P02"},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte("5")}, OIDs: []uint32{701}}, "0A000"},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte("5")}, OIDs: []uint32{25}}, "0A000"},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{nil}}, none},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{}, "42P02"},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte("x")}}, "22P02"},
+		{"SELECT * FROM orders WHERE tenant_id = $1::bigint", plan.Args{Values: [][]byte{[]byte("5")}, OIDs: []uint32{25}}, five},
+		{"SELECT * FROM orders WHERE tenant_id = $1::int", plan.Args{Values: [][]byte{bin(1<<40, 8)}, Formats: []int16{1}, OIDs: []uint32{20}}, "22003"},
+		{"SELECT * FROM orders WHERE tenant_id IN ($1, $2)", plan.Args{Values: [][]byte{[]byte("5"), []byte("5")}}, five},
+		{"SELECT * FROM orders WHERE tenant_id IN ($1, $2)", plan.Args{Values: [][]byte{[]byte("5"), nil}}, five},
+		{"SELECT * FROM orders WHERE tenant_id IN ($1, $2)", plan.Args{Values: [][]byte{[]byte("5"), []byte("2")}}, "several"},
+		{"INSERT INTO orders (tenant_id) VALUES ($1)", plan.Args{Values: [][]byte{nil}}, "23502"},
+		{"INSERT INTO orders (tenant_id) VALUES ($1), ($2)", plan.Args{Values: [][]byte{[]byte("5"), nil}}, "23502"},
+		{"INSERT INTO orders (tenant_id, id) VALUES (5, (SELECT max(id) FROM items WHERE tenant_id = $1))", plan.Args{Values: [][]byte{nil}}, five},
+		{"INSERT INTO orders (tenant_id) VALUES ($1)", plan.Args{Values: [][]byte{[]byte("5.0")}, OIDs: []uint32{1700}}, "0A000"},
+		{"SELECT * FROM people WHERE name = $1", plan.Args{Values: [][]byte{[]byte("bob")}}, bob},
+		{"SELECT * FROM people WHERE name = $1", plan.Args{Values: [][]byte{[]byte("bob")}, OIDs: []uint32{1043}, Formats: []int16{1}}, bob},
+		{"SELECT * FROM people WHERE name = $1", plan.Args{Values: [][]byte{[]byte("bob")}, OIDs: []uint32{1042}}, "0A000"},
+		{"SELECT * FROM orders WHERE note = $1 AND tenant_id = $1", plan.Args{Values: [][]byte{[]byte("5")}}, "0A000"},
+		{"SELECT * FROM orders WHERE note = $1 AND tenant_id = $1", plan.Args{Values: [][]byte{[]byte("5")}, OIDs: []uint32{20}}, five},
+		{"SELECT * FROM visits WHERE region = $2 AND visitor = $1", plan.Args{Values: [][]byte{bin(5, 4), []byte("eu")}, Formats: []int16{1, 0}},
 			ownerOf(t, snap, "hash_text_integer", keyspace.Str(keyspace.Text, "eu"), keyspace.Int(keyspace.Int4, 5))},
-		{"SELECT * FROM visits WHERE region = 'eu' AND visitor = $1", Args{Values: [][]byte{bin(1<<40, 8)}, Formats: []int16{1}, OIDs: []uint32{20}}, none},
+		{"SELECT * FROM visits WHERE region = 'eu' AND visitor = $1", plan.Args{Values: [][]byte{bin(1<<40, 8)}, Formats: []int16{1}, OIDs: []uint32{20}}, none},
 	} {
 		r, err := analyze(t, snap, c.sql).Route(snap, &c.args)
 		got := r.Shard
@@ -113,11 +114,11 @@ func TestRouteDoesNotAllocate(t *testing.T) {
 	snap := testSnapshot(t)
 	for _, c := range []struct {
 		sql  string
-		args Args
+		args plan.Args
 	}{
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{[]byte("12345")}}},
-		{"SELECT * FROM orders WHERE tenant_id = $1", Args{Values: [][]byte{bin(12345, 8)}, Formats: []int16{1}, OIDs: []uint32{20}}},
-		{"SELECT * FROM orders WHERE tenant_id = 5", Args{}},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{[]byte("12345")}}},
+		{"SELECT * FROM orders WHERE tenant_id = $1", plan.Args{Values: [][]byte{bin(12345, 8)}, Formats: []int16{1}, OIDs: []uint32{20}}},
+		{"SELECT * FROM orders WHERE tenant_id = 5", plan.Args{}},
 	} {
 		st := analyze(t, snap, c.sql)
 		if n := testing.AllocsPerRun(200, func() {
@@ -274,7 +275,7 @@ func FuzzAnalyze(f *testing.F) {
 func BenchmarkRoute(b *testing.B) {
 	snap := testSnapshot(b)
 	st := analyze(b, snap, "SELECT * FROM orders WHERE tenant_id = $1")
-	args := &Args{Values: [][]byte{[]byte("12345")}}
+	args := &plan.Args{Values: [][]byte{[]byte("12345")}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := st.Route(snap, args); err != nil {
@@ -373,7 +374,7 @@ func TestNoFunctionInFrom(t *testing.T) {
 		"SELECT * FROM orders, greatest(1, 2) AS g",
 		"SELECT * FROM orders, ROWS FROM (coalesce(row(1)) AS (a int), jsonb_to_record('{}') AS (d date)) AS g",
 	} {
-		if st := analyze(t, testSnapshot(t), sql); st.Kind != Several {
+		if st := analyze(t, testSnapshot(t), sql); st.Kind != plan.Several {
 			t.Errorf("%s: %v", sql, st.Kind)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -15,7 +16,7 @@ import (
 
 // planScatter plans a query that falls apart by shard (see local): each shard runs
 // it, and the rows are put one after the other, or merged by its ORDER BY.
-func (rp *readPlans) planScatter(n *pg.Node) (*Plan, error) {
+func (rp *readPlans) planScatter(n *pg.Node) (*plan.Plan, error) {
 	s, q := n.GetSelectStmt(), rp.bound.root
 	if s == nil || q == nil || !rp.spreads(n) {
 		return nil, nil
@@ -49,8 +50,8 @@ func (rp *readPlans) spreads(n *pg.Node) bool {
 }
 
 // targetOf is where the rows of a table's place that can matter are.
-func (rp *readPlans) targetOf(u *use) Target {
-	t := Target{Where: KeyShards, Keyspace: u.rel.table.Keyspace}
+func (rp *readPlans) targetOf(u *use) plan.Target {
+	t := plan.Target{Where: plan.KeyShards, Keyspace: u.rel.table.Keyspace}
 	if u.facts == nil {
 		return t
 	}
@@ -60,9 +61,9 @@ func (rp *readPlans) targetOf(u *use) Target {
 		return t
 	}
 	types := rp.keyTypes(t.Keyspace)
-	t.Keys = [][]KeyExpr{}
+	t.Keys = [][]plan.KeyExpr{}
 	for _, r := range rows {
-		key := make([]KeyExpr, len(r))
+		key := make([]plan.KeyExpr, len(r))
 		for i, k := range r {
 			e, ok := k.keyExpr(types[i])
 			if ok {
@@ -84,14 +85,14 @@ type scatter struct {
 	a        *readPlans
 	q        *query
 	s        *pg.SelectStmt
-	target   Target
+	target   plan.Target
 	anchors  []*use // one of each arm
 	distinct bool   // DISTINCT compares rows of several shards
 	hidden   []*pg.Node
-	combine  Combine
+	combine  plan.Combine
 }
 
-func (b *scatter) plan() (*Plan, error) {
+func (b *scatter) plan() (*plan.Plan, error) {
 	s := b.s
 	if len(s.LockingClause) > 0 && (s.LimitCount != nil || s.LimitOffset != nil) {
 		b.a.one.refuseLocks(sqlstate.Refusal("CLV-1032", "SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns").
@@ -143,7 +144,7 @@ func (b *scatter) counts() bool {
 	return ok
 }
 
-func countOf(n *pg.Node) (*Count, bool) {
+func countOf(n *pg.Node) (*plan.Count, bool) {
 	if n == nil {
 		return nil, true
 	}
@@ -155,7 +156,7 @@ func countOf(n *pg.Node) (*Count, bool) {
 		}
 	}
 	if p := n.GetParamRef(); p != nil {
-		return &Count{Param: int(p.Number), Type: as}, true
+		return &plan.Count{Param: int(p.Number), Type: as}, true
 	}
 	c := n.GetAConst()
 	switch {
@@ -168,7 +169,7 @@ func countOf(n *pg.Node) (*Count, bool) {
 	if !isInt || v.Ival.GetIval() < 0 {
 		return nil, false
 	}
-	return &Count{Value: int64(v.Ival.GetIval())}, true
+	return &plan.Count{Value: int64(v.Ival.GetIval())}, true
 }
 
 // pushLimit gives each shard LIMIT + OFFSET as its LIMIT.
@@ -190,7 +191,7 @@ func (b *scatter) pushLimit() {
 	}
 	// Neither of the two is cut short, and their sum is no overflow. NULL is no
 	// limit: the bound stands for it.
-	bound := func(c *Count) *pg.Node {
+	bound := func(c *plan.Count) *pg.Node {
 		if c.Param == 0 {
 			return sqltree.CastNode(sqltree.IntNode(c.Value), "int8", nil)
 		}
@@ -230,7 +231,7 @@ func (b *scatter) order() bool {
 			return false
 		}
 		keys = append(keys, sqltree.Clone(sort.Node))
-		k := OrderKey{Column: at, Desc: sort.SortbyDir == pg.SortByDir_SORTBY_DESC}
+		k := plan.OrderKey{Column: at, Desc: sort.SortbyDir == pg.SortByDir_SORTBY_DESC}
 		k.NullsFirst = k.Desc
 		switch sort.SortbyNulls {
 		case pg.SortByNulls_SORTBY_NULLS_FIRST:
@@ -247,7 +248,7 @@ func (b *scatter) order() bool {
 	}
 	add := func(n *pg.Node, at int) {
 		keys = append(keys, n)
-		b.combine.Order = append(b.combine.Order, OrderKey{Column: at})
+		b.combine.Order = append(b.combine.Order, plan.OrderKey{Column: at})
 		s.SortClause = append(s.SortClause, &pg.Node{Node: &pg.Node_SortBy{SortBy: &pg.SortBy{Node: n, SortbyDir: pg.SortByDir_SORTBY_DEFAULT, SortbyNulls: pg.SortByNulls_SORTBY_NULLS_DEFAULT}}})
 	}
 	switch {
@@ -374,7 +375,7 @@ func (b *scatter) names() []string {
 // scatterSet plans a set operation whose arms all fall apart by shard: UNION ALL,
 // and the others if the arms carry the shard key in the same columns, since then
 // equal rows are on one shard.
-func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*Plan, error) {
+func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*plan.Plan, error) {
 	s := n.GetSelectStmt()
 	if len(q.with) > 0 || len(q.subs) > 0 || q.open || len(s.LockingClause) > 0 {
 		return nil, nil
@@ -409,18 +410,18 @@ func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 }
 
 // written is the plan once the query of each shard is there.
-func (b *scatter) written(s *pg.SelectStmt) (*Plan, error) {
+func (b *scatter) written(s *pg.SelectStmt) (*plan.Plan, error) {
 	tree := b.a.clocked(sqltree.SelectNode(s))
 	text, err := b.a.text(tree)
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine, own: ownershipOf(tree, text, b.anchors...)}, nil
+	return &plan.Plan{Op: plan.Scatter, Text: text, Target: b.target, Combine: b.combine, Ownership: ownershipOf(tree, text, b.anchors...)}, nil
 }
 
 // setArms proves the arms of a set operation and adds their anchors. keys are the
 // columns that are the shard key in every arm, nil if there are none.
-func (rp *readPlans) setArms(q *query, anchors *[]*use) (target Target, keys []int, ok bool) {
+func (rp *readPlans) setArms(q *query, anchors *[]*use) (target plan.Target, keys []int, ok bool) {
 	s := q.sel
 	if q.arms == nil {
 		if s == nil || s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 {
@@ -457,9 +458,9 @@ func (rp *readPlans) setArms(q *query, anchors *[]*use) (target Target, keys []i
 	if lk == nil && !(s.Op == pg.SetOperation_SETOP_UNION && s.All) {
 		return target, nil, false
 	}
-	target = Target{Where: KeyShards, Keyspace: l.Keyspace}
+	target = plan.Target{Where: plan.KeyShards, Keyspace: l.Keyspace}
 	if l.Keys != nil && r.Keys != nil {
-		target.Keys = append(append([][]KeyExpr{}, l.Keys...), r.Keys...)
+		target.Keys = append(append([][]plan.KeyExpr{}, l.Keys...), r.Keys...)
 	}
 	return target, lk, true
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -30,7 +31,7 @@ type binder struct {
 	laterChecks
 
 	p     *Planner
-	st    *Statement
+	st    *plan.Statement
 	bound *boundStatement
 	one   *oneShard
 

@@ -8,33 +8,19 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/keytype"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// SequenceChange is what a schema change does to a sequence of the cluster.
-type SequenceChange struct {
-	// Op is "create", "alter" (also a new name), "restart" (a new life that begins
-	// at Sequence.First) or "drop".
-	Op string
-	// Sequence is as it is to be; ID is empty where a new life begins.
-	Sequence shardmap.Sequence
-	// Was is the sequence that the statement was analysed on; nil for "create".
-	Was *shardmap.Sequence
-	// IfNotExists: a sequence that exists is left as it is.
-	IfNotExists bool
-	// InPath: the schema is the first of the search_path, and may not exist.
-	InPath bool
-}
-
 // sequenceChange reads what a schema change does to sequences of the cluster.
 type sequenceChange struct {
 	*typer
 	*sourceText
 
-	st    *Statement
+	st    *plan.Statement
 	taken map[string]bool // names of sequences that this statement makes
 }
 
@@ -79,7 +65,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		ts := ch.tokens()
 		d.edits = append(d.edits, sqltext.Edit{From: ts[i].Start, To: ts[i].End, Text: typ})
 		q := ch.ownedSequence(d.name, c.Colname, typ, nil)
-		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
+		d.sequences = append(d.sequences, plan.SequenceChange{Op: "create", Sequence: q})
 		end := ch.columnEnd(c)
 		d.edits = append(d.edits, sqltext.Edit{From: end, To: end, Text: " NOT NULL DEFAULT " + shardDefault(&q, "")})
 		d.notNull, d.functions = true, true
@@ -95,7 +81,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		}
 		q := ch.ownedSequence(d.name, c.Colname, typ, x.Options)
 		q.Identity = true
-		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
+		d.sequences = append(d.sequences, plan.SequenceChange{Op: "create", Sequence: q})
 		from, to := ch.identitySpan(x)
 		when := shardmap.IdentityByDefault
 		if x.GeneratedWhen == "a" {
@@ -157,7 +143,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 }
 
 // ownedSequence is the sequence that a serial or identity column makes.
-func (sq *sequenceChange) ownedSequence(table TableName, column, typ string, options []*pg.Node) shardmap.Sequence {
+func (sq *sequenceChange) ownedSequence(table plan.TableName, column, typ string, options []*pg.Node) shardmap.Sequence {
 	q := shardmap.Sequence{Schema: table.Schema, Type: typ, Owner: &shardmap.SequenceOwner{Schema: table.Schema, Table: table.Name, Column: column}}
 	rest := options[:0:0]
 	for _, o := range options {
@@ -180,7 +166,7 @@ func (sq *sequenceChange) ownedSequence(table TableName, column, typ string, opt
 
 // freeName is the name that PostgreSQL gives to the sequence of a column:
 // table_column_seq, cut to 63 bytes, with a number if it is taken.
-func (sq *sequenceChange) freeName(table TableName, column string) string {
+func (sq *sequenceChange) freeName(table plan.TableName, column string) string {
 	for n := 0; ; n++ {
 		label := "seq"
 		if n > 0 {
@@ -385,8 +371,8 @@ func (o sequenceOptions) restarts(q *shardmap.Sequence) {
 }
 
 // mapOnly makes the statement a change of the map that shards hear nothing of.
-func (sq *sequenceChange) mapOnly(op, tag string, changes ...SequenceChange) {
-	sq.st.Kind, sq.st.Tag = DDLKind, tag
+func (sq *sequenceChange) mapOnly(op, tag string, changes ...plan.SequenceChange) {
+	sq.st.Kind, sq.st.Tag = plan.DDLKind, tag
 	sq.st.DDL.Op, sq.st.DDL.MapOnly, sq.st.DDL.Sequences = op, true, changes
 }
 
@@ -395,7 +381,7 @@ func (sq *sequenceChange) createSequence(c *pg.CreateSeqStmt) {
 	q := shardmap.Sequence{Schema: name.Schema, Name: name.Name}
 	_, owned := defineSequence(&q, c.Options, true)
 	sq.ownedBy(&q, owned)
-	sq.mapOnly("create sequence", "CREATE SEQUENCE", SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists, InPath: c.Sequence.Schemaname == ""})
+	sq.mapOnly("create sequence", "CREATE SEQUENCE", plan.SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists, InPath: c.Sequence.Schemaname == ""})
 }
 
 // ownedBy reads OWNED BY table.column.
@@ -452,8 +438,8 @@ func (sq *sequenceChange) alterSequence(s *pg.AlterSeqStmt) bool {
 }
 
 // redefine is the change that the options of ALTER SEQUENCE make.
-func (sq *sequenceChange) redefine(was *shardmap.Sequence, options []*pg.Node) SequenceChange {
-	c := SequenceChange{Op: "alter", Sequence: *was, Was: was}
+func (sq *sequenceChange) redefine(was *shardmap.Sequence, options []*pg.Node) plan.SequenceChange {
+	c := plan.SequenceChange{Op: "alter", Sequence: *was, Was: was}
 	restart, owned := defineSequence(&c.Sequence, options, false)
 	sq.ownedBy(&c.Sequence, owned)
 	if restart {
@@ -498,13 +484,13 @@ func (sq *sequenceChange) renameSequence(v *pg.RangeVar, schema, name string) bo
 		fail(sqlstate.Refusal("CLV-0526", "the default of column %s of table %s names the sequence %s", sqltext.QuoteIdent(column), table, sqltext.QuoteName(was.Schema, was.Name)).
 			WithHint("Drop that default first, and set it again with the new name."))
 	}
-	sq.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
+	sq.mapOnly("alter sequence", "ALTER SEQUENCE", plan.SequenceChange{Op: "alter", Sequence: q, Was: was})
 	return true
 }
 
 // dropSequences returns false if none of the sequences is the cluster's.
 func (sq *sequenceChange) dropSequences(d *pg.DropStmt) bool {
-	var changes []SequenceChange
+	var changes []plan.SequenceChange
 	others := ""
 	for _, o := range d.Objects {
 		parts := sqltree.Strings(o.GetList().GetItems())
@@ -528,7 +514,7 @@ func (sq *sequenceChange) dropSequences(d *pg.DropStmt) bool {
 		if table, column := sq.usedBy(was); table != "" {
 			depends(table, column, "other objects depend on it")
 		}
-		changes = append(changes, SequenceChange{Op: "drop", Sequence: *was, Was: was})
+		changes = append(changes, plan.SequenceChange{Op: "drop", Sequence: *was, Was: was})
 	}
 	switch {
 	case len(changes) == 0:
@@ -560,21 +546,21 @@ func (sq *sequenceChange) schemaSequences(schema string, cascade bool) {
 			}
 		}
 		if cascade {
-			sq.st.DDL.Sequences = append(sq.st.DDL.Sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
+			sq.st.DDL.Sequences = append(sq.st.DDL.Sequences, plan.SequenceChange{Op: "drop", Sequence: *q, Was: q})
 		}
 	}
 }
 
 // Restarts are the changes of TRUNCATE ... RESTART IDENTITY.
-func Restarts(snap *shardmap.Snapshot, tables []TableName) []SequenceChange {
-	var out []SequenceChange
+func Restarts(snap *shardmap.Snapshot, tables []plan.TableName) []plan.SequenceChange {
+	var out []plan.SequenceChange
 	for i := range snap.State().Sequences {
 		was := &snap.State().Sequences[i]
 		for _, t := range tables {
 			if o := was.Owner; o != nil && o.Schema == t.Schema && o.Table == t.Name {
 				q := *was
 				q.ID, q.First = "", q.Start
-				out = append(out, SequenceChange{Op: "restart", Sequence: q, Was: was})
+				out = append(out, plan.SequenceChange{Op: "restart", Sequence: q, Was: was})
 			}
 		}
 	}
@@ -651,7 +637,7 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		if x.GetGeneratedWhen() == "a" {
 			when = shardmap.IdentityAlways
 		}
-		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
+		d.sequences = append(d.sequences, plan.SequenceChange{Op: "create", Sequence: q})
 		d.edits = append(d.edits, sqltext.Edit{From: ts[at].Start, To: end.End, Text: "SET DEFAULT " + shardDefault(&q, when)})
 		d.functions = true
 	case pg.AlterTableType_AT_DropIdentity:
@@ -664,7 +650,7 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		}
 		q, ok := sq.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if ok {
-			d.sequences = append(d.sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
+			d.sequences = append(d.sequences, plan.SequenceChange{Op: "drop", Sequence: *q, Was: q})
 		}
 		d.edits = append(d.edits, sqltext.Edit{From: ts[at].Start, To: end.End, Text: "DROP DEFAULT"})
 	default:

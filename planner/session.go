@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -23,7 +24,7 @@ type sessionStatement struct {
 	*effects
 	*parameters
 
-	st *Statement
+	st *plan.Statement
 }
 
 func (a *analyzer) session() *sessionStatement {
@@ -54,18 +55,18 @@ func (ss *sessionStatement) named(n *pg.Node) bool {
 	case *pg.Node_FetchStmt:
 		ss.fetch(v.FetchStmt)
 	case *pg.Node_ClosePortalStmt:
-		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
-		st.Cursor = &Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
+		st.Kind, st.Tag, st.ReadOnly = plan.AnyShard, "CLOSE CURSOR", true
+		st.Cursor = &plan.Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
 	case *pg.Node_PrepareStmt:
 		ss.prepare(v.PrepareStmt)
 	case *pg.Node_ExecuteStmt:
 		ss.execute(v.ExecuteStmt)
 	case *pg.Node_DeallocateStmt:
-		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
+		st.Kind, st.Tag, st.ReadOnly = plan.DeallocateKind, "DEALLOCATE", true
 		if v.DeallocateStmt.Isall {
 			st.Tag = "DEALLOCATE ALL"
 		}
-		st.Prepared = &Prepared{Name: v.DeallocateStmt.Name}
+		st.Prepared = &plan.Prepared{Name: v.DeallocateStmt.Name}
 	default:
 		return false
 	}
@@ -77,17 +78,17 @@ func (ss *sessionStatement) plain(n *pg.Node) bool {
 	st := ss.st
 	switch v := n.GetNode().(type) {
 	case *pg.Node_VariableShowStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = SetKind, "SHOW", true, true
-		st.Set = &Set{Op: "show", Name: strings.ToLower(v.VariableShowStmt.Name)}
+		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = plan.SetKind, "SHOW", true, true
+		st.Set = &plan.Set{Op: "show", Name: strings.ToLower(v.VariableShowStmt.Name)}
 		if st.Set.Name == "all" {
-			st.Set = &Set{Op: "show all"}
+			st.Set = &plan.Set{Op: "show all"}
 		}
 	case *pg.Node_ListenStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "LISTEN", true, &Listen{Channel: v.ListenStmt.Conditionname}
+		st.Kind, st.Tag, st.ReadOnly, st.Listen = plan.ListenKind, "LISTEN", true, &plan.Listen{Channel: v.ListenStmt.Conditionname}
 	case *pg.Node_UnlistenStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "UNLISTEN", true, &Listen{Channel: v.UnlistenStmt.Conditionname, Off: true}
+		st.Kind, st.Tag, st.ReadOnly, st.Listen = plan.ListenKind, "UNLISTEN", true, &plan.Listen{Channel: v.UnlistenStmt.Conditionname, Off: true}
 	case *pg.Node_NotifyStmt:
-		st.Kind, st.Tag, st.Notifies = DefaultShard, "NOTIFY", true // where the routers listen
+		st.Kind, st.Tag, st.Notifies = plan.DefaultShard, "NOTIFY", true // where the routers listen
 	default:
 		return false
 	}
@@ -96,8 +97,8 @@ func (ss *sessionStatement) plain(n *pg.Node) bool {
 
 func (ss *sessionStatement) transaction(t *pg.TransactionStmt) {
 	st := ss.st
-	st.Kind, st.ReadOnly = TxKind, true
-	tx := &Tx{Name: t.SavepointName, Chain: t.Chain}
+	st.Kind, st.ReadOnly = plan.TxKind, true
+	tx := &plan.Tx{Name: t.SavepointName, Chain: t.Chain}
 	st.Tx = tx
 	switch t.Kind {
 	case pg.TransactionStmtKind_TRANS_STMT_BEGIN:
@@ -185,30 +186,30 @@ func CheckSetting(name, value string) error {
 
 func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 	st := ss.st
-	st.Kind, st.Tag, st.ReadOnly = SetKind, "SET", true
+	st.Kind, st.Tag, st.ReadOnly = plan.SetKind, "SET", true
 	name := strings.ToLower(v.Name)
 	switch v.Kind {
 	case pg.VariableSetKind_VAR_SET_MULTI:
 		switch v.Name {
 		case "TRANSACTION":
-			st.Kind, st.Tx = TxKind, &Tx{Op: "set", ReadOnly: readOnlyOption(v.Args)}
+			st.Kind, st.Tx = plan.TxKind, &plan.Tx{Op: "set", ReadOnly: readOnlyOption(v.Args)}
 		case "SESSION CHARACTERISTICS":
-			st.Kind, st.Tx = TxKind, &Tx{Op: "set", Session: true, ReadOnly: readOnlyOption(v.Args)}
+			st.Kind, st.Tx = plan.TxKind, &plan.Tx{Op: "set", Session: true, ReadOnly: readOnlyOption(v.Args)}
 		default:
 			fail(sqlstate.Refusal("CLV-1237", "SET %s is not supported: a snapshot belongs to one shard", v.Name))
 		}
 		return
 	case pg.VariableSetKind_VAR_RESET:
-		st.Tag, st.Set = "RESET", &Set{Op: "reset", Name: name}
+		st.Tag, st.Set = "RESET", &plan.Set{Op: "reset", Name: name}
 		return
 	case pg.VariableSetKind_VAR_RESET_ALL:
-		st.Tag, st.Set = "RESET", &Set{Op: "reset all"}
+		st.Tag, st.Set = "RESET", &plan.Set{Op: "reset all"}
 		return
 	case pg.VariableSetKind_VAR_SET_DEFAULT:
 		if name == "session_authorization" {
 			refuseAuthorization()
 		}
-		st.Set = &Set{Op: "set", Name: name, Local: v.IsLocal}
+		st.Set = &plan.Set{Op: "set", Name: name, Local: v.IsLocal}
 		return
 	case pg.VariableSetKind_VAR_SET_CURRENT:
 		fail(sqlstate.Refusal("CLV-1238", "SET ... FROM CURRENT is for functions only"))
@@ -236,10 +237,10 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 		fail(err)
 	}
 	if mode := modeOf(name, strings.Trim(value, "'")); mode != "" {
-		st.Kind, st.Tx, st.Text = TxKind, &Tx{Op: "set", ReadOnly: mode == "READ ONLY", Setting: true, Local: v.IsLocal}, "SET TRANSACTION "+mode
+		st.Kind, st.Tx, st.Text = plan.TxKind, &plan.Tx{Op: "set", ReadOnly: mode == "READ ONLY", Setting: true, Local: v.IsLocal}, "SET TRANSACTION "+mode
 		return
 	}
-	st.Set = &Set{Op: "set", Name: name, Local: v.IsLocal, Value: value}
+	st.Set = &plan.Set{Op: "set", Name: name, Local: v.IsLocal, Value: value}
 }
 
 // OfTransaction reports whether a setting is the transaction's, as SET TRANSACTION sets it: it ends with
@@ -276,19 +277,19 @@ func refuseAuthorization() {
 }
 
 func (ss *sessionStatement) discard(d *pg.DiscardStmt) {
-	ss.st.Kind, ss.st.ReadOnly = SetKind, true
+	ss.st.Kind, ss.st.ReadOnly = plan.SetKind, true
 	what := map[pg.DiscardMode]string{
 		pg.DiscardMode_DISCARD_ALL: "all", pg.DiscardMode_DISCARD_PLANS: "plans",
 		pg.DiscardMode_DISCARD_SEQUENCES: "sequences", pg.DiscardMode_DISCARD_TEMP: "temp",
 	}[d.Target]
 	ss.st.Tag = "DISCARD " + strings.ToUpper(what)
-	ss.st.Set = &Set{Op: "discard", What: what}
+	ss.st.Set = &plan.Set{Op: "discard", What: what}
 }
 
 func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
 	st := ss.st
-	st.Kind, st.Tag, st.ReadOnly = PrepareKind, "PREPARE", true
-	st.Prepared = &Prepared{Name: p.Name}
+	st.Kind, st.Tag, st.ReadOnly = plan.PrepareKind, "PREPARE", true
+	st.Prepared = &plan.Prepared{Name: p.Name}
 	for _, n := range p.Argtypes {
 		t := n.GetTypeName()
 		names := sqltree.Strings(t.GetNames())
@@ -325,7 +326,7 @@ func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
 
 func (ss *sessionStatement) execute(x *pg.ExecuteStmt) {
 	ss.called(x) // the arguments are a shard's to evaluate
-	ss.st.Kind, ss.st.Tag, ss.st.Prepared = ExecuteKind, "EXECUTE", &Prepared{Name: x.Name}
+	ss.st.Kind, ss.st.Tag, ss.st.Prepared = plan.ExecuteKind, "EXECUTE", &plan.Prepared{Name: x.Name}
 	ss.st.Prepared.Args, ss.st.Prepared.At = ss.executeArgs(x.Params)
 }
 
@@ -388,16 +389,16 @@ func (ss *sessionStatement) call(f *pg.FuncCall, name, column string) {
 	if column == "" {
 		column = name
 	}
-	c := &CallExpr{Function: name, Column: column}
+	c := &plan.CallExpr{Function: name, Column: column}
 	for _, n := range f.Args {
 		c.Args = append(c.Args, ss.callArg(n, name))
 	}
 	st := ss.st
-	st.Kind, st.ReturnsRows, st.Call = Call, true, c
+	st.Kind, st.ReturnsRows, st.Call = plan.Call, true, c
 	st.Shape = "SELECT cleave." + name + "(...)"
 }
 
-func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
+func (ss *sessionStatement) callArg(n *pg.Node, fn string) plan.CallArg {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_NamedArgExpr:
 		arg := ss.callArg(v.NamedArgExpr.Arg, fn)
@@ -406,13 +407,13 @@ func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
 	case *pg.Node_ParamRef:
 		p := int(v.ParamRef.Number)
 		ss.param(p).total++
-		return CallArg{Param: p}
+		return plan.CallArg{Param: p}
 	case *pg.Node_AConst:
 		if v.AConst.Isnull {
-			return CallArg{Null: true}
+			return plan.CallArg{Null: true}
 		}
 		if v.AConst.GetBsval() == nil {
-			return CallArg{Text: sqltree.DefText(n)}
+			return plan.CallArg{Text: sqltree.DefText(n)}
 		}
 	case *pg.Node_TypeCast:
 		return ss.callArg(v.TypeCast.Arg, fn)
@@ -425,7 +426,7 @@ func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
 			}
 		}
 	case *pg.Node_AArrayExpr:
-		arg := CallArg{Array: []CallArg{}}
+		arg := plan.CallArg{Array: []plan.CallArg{}}
 		for _, e := range v.AArrayExpr.Elements {
 			arg.Array = append(arg.Array, ss.callArg(e, fn))
 		}
@@ -433,5 +434,5 @@ func (ss *sessionStatement) callArg(n *pg.Node, fn string) CallArg {
 	}
 	fail(sqlstate.Refusal("CLV-1250", "cleave.%s() takes literals, parameters and ARRAY[...] of them only", fn).
 		WithHint("Compute the value first."))
-	return CallArg{}
+	return plan.CallArg{}
 }

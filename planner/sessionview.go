@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -16,15 +17,6 @@ import (
 // What PostgreSQL says of sessions is about the router's sessions, not about the shards' connections, which clients share: the
 // number of one's own, the list of all, and what ends them. The router makes these values (Fill), and a shard computes with
 // them, so that every expression, join and condition around them is PostgreSQL's own. docs/design/gateway.md, "Sessions in SQL".
-
-// The sources of such values: FillValue.Source.
-const (
-	// SourcePID is the session's number.
-	SourcePID = "pg_backend_pid"
-	// SourceCancel and SourceTerminate act on the sessions that FillValue.Asks names, and give those that they reached.
-	SourceCancel    = "pg_cancel_backend"
-	SourceTerminate = "pg_terminate_backend"
-)
 
 // sessionView is a relation of PostgreSQL's about sessions; Columns are what a shard reads of the router's JSON.
 type sessionView struct {
@@ -66,10 +58,10 @@ func nativeCall(n *pg.Node) string {
 // sessionCalls puts the router's values in place of the calls about sessions.
 func (mv *madeValues) sessionCalls(n *pg.Node) {
 	text := strings.ToLower(mv.sql)
-	if s := n.GetSelectStmt(); s != nil && (strings.Contains(text, SourceCancel) || strings.Contains(text, SourceTerminate)) {
+	if s := n.GetSelectStmt(); s != nil && (strings.Contains(text, plan.SourceCancel) || strings.Contains(text, plan.SourceTerminate)) {
 		mv.signalCalls(s)
 	}
-	if strings.Contains(text, SourcePID) && !mv.ofProcesses() {
+	if strings.Contains(text, plan.SourcePID) && !mv.ofProcesses() {
 		mv.pidCalls(n)
 	}
 }
@@ -83,19 +75,19 @@ func (mv *madeValues) pidCalls(n *pg.Node) {
 		case *pg.RangeFunction:
 			return // not an expression: function() refuses it
 		case *pg.ResTarget:
-			if v.Name == "" && outputname.Of(v.Val) == SourcePID {
-				v.Name = SourcePID
+			if v.Name == "" && outputname.Of(v.Val) == plan.SourcePID {
+				v.Name = plan.SourcePID
 			}
 		case *pg.Node:
-			if nativeCall(v) != SourcePID || len(v.GetFuncCall().Args) > 0 {
+			if nativeCall(v) != plan.SourcePID || len(v.GetFuncCall().Args) > 0 {
 				break
 			}
 			f := v.GetFuncCall()
 			mv.native(f)
 			from, to := mv.callSpan(f)
-			node, text := mv.value(FillValue{Source: SourcePID})
+			node, text := mv.value(plan.FillValue{Source: plan.SourcePID})
 			// A column of it is named like one of the call.
-			mv.replace(from, to, "(SELECT "+text+" AS "+SourcePID+")")
+			mv.replace(from, to, "(SELECT "+text+" AS "+plan.SourcePID+")")
 			v.Node = node.Node
 			return
 		}
@@ -124,11 +116,11 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 			return // columns of an unknown number are before it
 		}
 		name, f := nativeCall(r.GetVal()), r.GetVal().GetFuncCall()
-		if name != SourceCancel && name != SourceTerminate || len(f.Args) == 0 || len(f.Args) > 2 || len(f.Args) == 2 && name == SourceCancel {
+		if name != plan.SourceCancel && name != plan.SourceTerminate || len(f.Args) == 0 || len(f.Args) > 2 || len(f.Args) == 2 && name == plan.SourceCancel {
 			continue
 		}
 		mv.native(f)
-		node, mark := mv.value(FillValue{Source: name, Column: i})
+		node, mark := mv.value(plan.FillValue{Source: name, Column: i})
 		from, to := mv.callSpan(f)
 		open := mv.tokenAt(f.Location)
 		for ; !mv.punct(open, '('); open++ {
@@ -160,7 +152,7 @@ func (mv *madeValues) finishSignals() {
 		return
 	}
 	st, f := mv.st, mv.fill
-	if len(st.Tables) > 0 || mv.unknown != "" || mv.volatile || mv.changes || mv.locks || mv.sequence != "" || st.Kind != DefaultShard && st.Kind != AnyShard {
+	if len(st.Tables) > 0 || mv.unknown != "" || mv.volatile || mv.changes || mv.locks || mv.sequence != "" || st.Kind != plan.DefaultShard && st.Kind != plan.AnyShard {
 		fail(sqlstate.Refusal("CLV-1240", "%s() of rows of a table, or beside a volatile function, is not supported", f.values[mv.signals[0].value].Source).
 			WithHint("Read the numbers first, and give them: SELECT pg_terminate_backend(n) FROM unnest(ARRAY[...]) AS n."))
 	}
@@ -179,7 +171,7 @@ func (mv *madeValues) finishSignals() {
 		return n - before
 	})
 	for _, s := range mv.signals {
-		f.values[s.value].Asks, f.values[s.value].OfDefault = asks, st.Kind == DefaultShard
+		f.values[s.value].Asks, f.values[s.value].OfDefault = asks, st.Kind == plan.DefaultShard
 	}
 }
 
@@ -190,7 +182,7 @@ func (mv *madeValues) sessionRelation(name string) (text string, ok bool) {
 	if !known || !v.own && mv.ofProcesses() || mv.lonely() {
 		return "", false
 	}
-	_, mark := mv.value(FillValue{Source: short})
+	_, mark := mv.value(plan.FillValue{Source: short, JSON: true})
 	return "(SELECT * FROM pg_catalog.json_to_recordset(" + mark + ") AS cleave_s(" + v.columns + "))", true
 }
 

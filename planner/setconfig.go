@@ -5,22 +5,10 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
-
-// SetCall is a call of set_config() in a statement.
-type SetCall struct{ Name, Value, Local SetArg }
-
-// SetArg is an argument of set_config(): a literal, a parameter, or an expression that a shard computes.
-type SetArg struct {
-	Text     string
-	Null     bool
-	Param    int // 1-based
-	Computed bool
-	// From and To are the bytes of a literal in Statement.Text, 0 where it cannot be replaced by another.
-	From, To int
-}
 
 // onlySets reads a SELECT without FROM whose columns are calls of set_config() with literals and parameters, and others that do
 // nothing. It changes the settings that it names, in their order, and nothing else. So the session's own conversation runs it.
@@ -28,7 +16,7 @@ func (ss *sessionStatement) onlySets(s *pg.SelectStmt) bool {
 	if ss.hidden() {
 		return false
 	}
-	var calls []SetCall
+	var calls []plan.SetCall
 	others := map[int]bool{}
 	for _, n := range s.TargetList {
 		n = n.GetResTarget().GetVal()
@@ -70,16 +58,16 @@ func (ss *sessionStatement) onlySets(s *pg.SelectStmt) bool {
 		checkLiterals(c)
 	}
 	st := ss.st
-	st.Kind, st.ReturnsRows, st.ReadOnly = SetKind, true, true
-	st.Set, st.Sets = &Set{Op: "set_config"}, calls
+	st.Kind, st.ReturnsRows, st.ReadOnly = plan.SetKind, true, true
+	st.Set, st.Sets = &plan.Set{Op: "set_config"}, calls
 	return true
 }
 
 // setParams counts where the parameters of calls stand: as texts, and as what is true or false.
-func setParams(calls []SetCall) (texts, bools map[int]int) {
+func setParams(calls []plan.SetCall) (texts, bools map[int]int) {
 	texts, bools = map[int]int{}, map[int]int{}
 	for _, c := range calls {
-		for _, arg := range []SetArg{c.Name, c.Value} {
+		for _, arg := range []plan.SetArg{c.Name, c.Value} {
 			if arg.Param > 0 {
 				texts[arg.Param]++
 			}
@@ -135,7 +123,7 @@ func harmless(n *pg.Node, params map[int]bool) bool {
 }
 
 // checkLiterals refuses what set_config() must not set, as far as the text says it.
-func checkLiterals(c SetCall) {
+func checkLiterals(c plan.SetCall) {
 	name := strings.ToLower(c.Name.Text)
 	if OfTransaction(name) {
 		fail(sqlstate.Refusal("CLV-1215", "set_config() of a transaction's setting, %s, is not supported", name).
@@ -151,11 +139,11 @@ func checkLiterals(c SetCall) {
 // finishSets is for a statement with calls of set_config(): it has to run once, on one shard, which is asked for the settings then.
 func (a *analyzer) finishSets() {
 	st := a.st
-	if len(st.Sets) == 0 || st.Kind == SetKind {
+	if len(st.Sets) == 0 || st.Kind == plan.SetKind {
 		return
 	}
 	switch st.Kind {
-	case OneShard, DefaultShard, AnyShard:
+	case plan.OneShard, plan.DefaultShard, plan.AnyShard:
 	default:
 		fail(sqlstate.Refusal("CLV-1246", "set_config() in a statement that several shards or the router carry out is not supported").
 			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
@@ -168,7 +156,7 @@ func (a *analyzer) finishSets() {
 	texts, bools := setParams(st.Sets)
 	for i := range st.Sets {
 		c := &st.Sets[i]
-		for _, arg := range []*SetArg{&c.Name, &c.Value, &c.Local} {
+		for _, arg := range []*plan.SetArg{&c.Name, &c.Value, &c.Local} {
 			if st.Text != a.sql {
 				arg.From, arg.To = 0, 0
 			}
@@ -180,7 +168,7 @@ func (a *analyzer) finishSets() {
 				fail(sqlstate.Refusal("CLV-1248", "a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported").
 					WithHint("Give it as a parameter of its own."))
 			}
-			*arg = SetArg{Computed: true} // of which type it is there decides what it is here
+			*arg = plan.SetArg{Computed: true} // of which type it is there decides what it is here
 		}
 	}
 }

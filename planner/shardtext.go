@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -26,20 +27,16 @@ func (a *analyzer) text(stmt *pg.Node) (string, error) {
 // fresh returns a name for a temporary relation of the plan.
 func (t *severalTexts) fresh() string {
 	t.names++
-	return RelationPrefix + itoa(t.names)
+	return plan.RelationPrefix + itoa(t.names)
 }
 
-const (
-	// RelationPrefix begins the names of a plan's temporary relations, and of the columns that the router adds to texts.
-	RelationPrefix = "cleave_rel_"
-	// hiddenPrefix begins those of columns by which rows of several shards are merged.
-	hiddenPrefix = "cleave_key_"
-)
+// hiddenPrefix begins the names of columns by which rows of several shards are merged.
+const hiddenPrefix = "cleave_key_"
 
 // ownNames refuses names that the router gives in texts that it makes: in these, and to begin with, where something is named.
 func ownNames(sql string) error {
 	text := strings.ToLower(sql)
-	for _, prefix := range []string{RelationPrefix, hiddenPrefix} {
+	for _, prefix := range []string{plan.RelationPrefix, hiddenPrefix} {
 		if strings.Contains(text, prefix) {
 			return sqlstate.Refusal("CLV-0273", "names that begin with %s are the router's own", prefix).WithHint("Use another name.")
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -421,11 +422,11 @@ func (src *sourceText) comma(open int) int {
 }
 
 // setCall reads the arguments of set_config().
-func (src *sourceText) setCall(f *pg.FuncCall) SetCall {
-	return SetCall{Name: src.setArg(f.Args[0], "text"), Value: src.setArg(f.Args[1], "text"), Local: src.setArg(f.Args[2], "bool")}
+func (src *sourceText) setCall(f *pg.FuncCall) plan.SetCall {
+	return plan.SetCall{Name: src.setArg(f.Args[0], "text"), Value: src.setArg(f.Args[1], "text"), Local: src.setArg(f.Args[2], "bool")}
 }
 
-func (src *sourceText) setArg(n *pg.Node, as string) SetArg {
+func (src *sourceText) setArg(n *pg.Node, as string) plan.SetArg {
 	for t := n.GetTypeCast(); t != nil; t = n.GetTypeCast() {
 		name := ""
 		if builtinType(t.TypeName) && len(t.TypeName.Typmods) == 0 {
@@ -433,25 +434,25 @@ func (src *sourceText) setArg(n *pg.Node, as string) SetArg {
 			name = names[len(names)-1]
 		}
 		if name != as && !(as == "text" && name == "varchar") {
-			return SetArg{Computed: true}
+			return plan.SetArg{Computed: true}
 		}
 		n = t.Arg
 	}
 	switch c := n.GetAConst(); {
 	case n.GetParamRef() != nil:
-		return SetArg{Param: int(n.GetParamRef().Number)}
+		return plan.SetArg{Param: int(n.GetParamRef().Number)}
 	case c == nil:
 	case c.Isnull:
 		from, to := src.literalSpan(c)
-		return SetArg{Null: true, From: from, To: to}
+		return plan.SetArg{Null: true, From: from, To: to}
 	case c.GetSval() != nil:
 		from, to := src.literalSpan(c)
-		return SetArg{Text: c.GetSval().Sval, From: from, To: to}
+		return plan.SetArg{Text: c.GetSval().Sval, From: from, To: to}
 	case as == "bool" && c.GetBoolval() != nil:
 		from, to := src.literalSpan(c)
-		return SetArg{Text: map[bool]string{true: "true", false: "false"}[c.GetBoolval().Boolval], From: from, To: to}
+		return plan.SetArg{Text: map[bool]string{true: "true", false: "false"}[c.GetBoolval().Boolval], From: from, To: to}
 	}
-	return SetArg{Computed: true}
+	return plan.SetArg{Computed: true}
 }
 
 // stringEnd is the last token of a string that begins at one: it may go on behind a line's end, and UESCAPE may follow one that

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -58,7 +59,7 @@ func TestSpans(t *testing.T) {
 		{"SELECT * FROM p WHERE k >= 20", "2", nil},
 		{"SELECT * FROM w WHERE n < 'c'", "0 2", nil}, // the order of texts is the collation's
 	} {
-		var args Args
+		var args plan.Args
 		for _, a := range c.args {
 			if a == "NULL" {
 				args.Values = append(args.Values, nil)
@@ -68,14 +69,14 @@ func TestSpans(t *testing.T) {
 		}
 		p := New(Limits{})
 		st, err := p.Analyze(c.sql, snap, []string{"public"})
-		if err == nil && st.Kind == OneShard {
+		if err == nil && st.Kind == plan.OneShard {
 			st, err = p.Several(c.sql, snap, []string{"public"})
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", c.sql, err)
 		}
 		target := &st.Plan.Target
-		if st.Plan.Op == Gather {
+		if st.Plan.Op == plan.Gather {
 			target = &st.Plan.Relations[0].Target
 		}
 		got, err := target.Shards(snap, &args)
@@ -87,7 +88,7 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%s %v: %v, %v, want %v", c.sql, c.args, got, err, want)
 		}
 		// What is counted as load is each range once, of those shards.
-		var units []Units
+		var units []plan.Units
 		if _, err := target.Touch(snap, &args, &units); err != nil {
 			t.Error(err)
 		}

@@ -100,7 +100,7 @@ func TestStrangersOfTwoMaps(t *testing.T) {
 			t.Errorf("key %d, pinned to the shard, in a part on the move: %v; %s", k, inside, text)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = st.Plan.own.On(st.Plan.Text, "shard-1", []*shardmap.Snapshot{calm}) }); n > 1 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = st.Plan.Ownership.On(st.Plan.Text, "shard-1", []*shardmap.Snapshot{calm}) }); n > 1 {
 		t.Errorf("%v allocations where nothing moves", n)
 	}
 }

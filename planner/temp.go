@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -45,7 +46,7 @@ func (ch *schemaChange) pins(v *pg.RangeVar, tag string) {
 		fail(hidesNamed(r))
 	}
 	st := ch.st
-	st.Kind, st.Tag, st.DDL, st.ReturnsRows, st.ReadOnly = DefaultShard, tag, nil, false, false
+	st.Kind, st.Tag, st.DDL, st.ReturnsRows, st.ReadOnly = plan.DefaultShard, tag, nil, false, false
 	st.Pins, st.Temp = true, v.Relname
 	ch.preferDefault = true
 }
@@ -87,7 +88,7 @@ func (a *analyzer) tempAs(into *pg.IntoClause) {
 	if !a.st.Pins {
 		fail(sqlstate.New(sqlstate.InvalidTableDefinition, "cannot create temporary relation in non-temporary schema"))
 	}
-	a.st.Kind, a.st.DDL = DDLKind, &DDL{Op: "create table as"}
+	a.st.Kind, a.st.DDL = plan.DDLKind, &plan.DDL{Op: "create table as"}
 	a.finish()
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
-// OIDs of pg_type.dat that the planner reasons about; see also route.go.
+// OIDs of pg_type.dat that the planner reasons about.
 const (
 	oidBool      = 16
 	oidFloat4    = 700
@@ -345,3 +345,13 @@ func (ns *namespace) isVolatile(m proto.Message) bool {
 	})
 	return found
 }
+
+const (
+	oidInt8    = 20
+	oidInt2    = 21
+	oidInt4    = 23
+	oidText    = 25
+	oidUnknown = 705
+	oidVarchar = 1043
+	oidNumeric = 1700
+)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -124,7 +125,7 @@ func (a *analyzer) define(q *pg.SelectStmt) (err error) {
 
 // expanded is the analysis of a statement with the views that it was found to name
 // written out.
-func (a *analyzer) expanded(depth int) (*Statement, error) {
+func (a *analyzer) expanded(depth int) (*plan.Statement, error) {
 	if depth >= expandMax {
 		return nil, sqlstate.New(sqlstate.StatementTooComplex, "the statement's views nest deeper than %d", expandMax)
 	}
@@ -155,7 +156,7 @@ func takesQuery(tree *pg.ParseResult) bool {
 }
 
 // names is the analysis of a statement that names views where no query may stand.
-func (to *touched) names(tree *pg.ParseResult, st *Statement, err error) (*Statement, error) {
+func (to *touched) names(tree *pg.ParseResult, st *plan.Statement, err error) (*plan.Statement, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +170,10 @@ func (to *touched) names(tree *pg.ParseResult, st *Statement, err error) (*State
 
 // keeps reports whether a statement that was analysed goes to the default shard
 // with its views as they are.
-func (to *touched) keeps(st *Statement) bool {
+func (to *touched) keeps(st *plan.Statement) bool {
 	switch st.Kind {
-	case DefaultShard, DDLKind:
-	case ExplainRoute:
+	case plan.DefaultShard, plan.DDLKind:
+	case plan.ExplainRoute:
 		return true // its statement is analysed by itself
 	default:
 		return false
@@ -412,7 +413,7 @@ func (ch *schemaChange) materialized(c *pg.CreateTableAsStmt) {
 		fail(sqlstate.Refusal("CLV-0721", "a materialized view over sharded or reference tables is not supported").
 			WithHint("Use a view, or create a table and INSERT ... SELECT into it."))
 	}
-	ch.st.Kind, ch.st.Tag = DDLKind, "SELECT"
+	ch.st.Kind, ch.st.Tag = plan.DDLKind, "SELECT"
 	ch.st.DDL.Op = "create materialized view"
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -645,7 +646,7 @@ var traceless = wordSet(`array_sample array_shuffle bernoulli clock_timestamp cu
 // leaves reports whether the statement may leave something in the session of a shard that runs it.
 func (a *analyzer) leaves(n *pg.Node) bool {
 	switch a.st.Kind {
-	case OneShard, DefaultShard, AnyShard, Several:
+	case plan.OneShard, plan.DefaultShard, plan.AnyShard, plan.Several:
 	default:
 		return false // the router carries it out
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -86,7 +87,7 @@ func TestChainsOfWith(t *testing.T) {
 		if got := sqlstate.CodeOf(err); err != nil && got != want || err == nil && want != "" {
 			t.Errorf("%.80s: %v, not %q", sql, err, want)
 		}
-		if err == nil && strings.Contains(sql, "tenant_id = 1") && st.Kind != OneShard {
+		if err == nil && strings.Contains(sql, "tenant_id = 1") && st.Kind != plan.OneShard {
 			t.Errorf("%.80s: %v", sql, st.Kind)
 		}
 	}

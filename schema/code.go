@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -35,7 +36,7 @@ UNION ALL SELECT 'function ' || p.proname || ' with ' || c, false FROM pg_catalo
 ORDER BY 2, 1 LIMIT 1`
 
 // trusts refuses the language of a function that a shard does not trust, before the shard looks at the function.
-func (p *part) trusts(ctx context.Context, d *planner.DDL) error {
+func (p *part) trusts(ctx context.Context, d *plan.DDL) error {
 	if d.Language == "" || d.Language == "sql" || d.Language == "plpgsql" || !p.can.Code {
 		return nil
 	}
@@ -51,7 +52,7 @@ func (p *part) trusts(ctx context.Context, d *planner.DDL) error {
 
 // confined refuses a statement after which a part has code that nobody, or not this user, may bring. The transaction
 // cannot be committed then.
-func (p *part) confined(ctx context.Context, admin bool, d *planner.DDL) error {
+func (p *part) confined(ctx context.Context, admin bool, d *plan.DDL) error {
 	if !d.Objects || !p.can.Code {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -32,20 +32,20 @@ func TestCrashAtEveryStep(t *testing.T) {
 		name     string
 		prepared bool // tried where transactions can be prepared, too: the steps are the same for every statement
 		shards   int
-		setup    []*planner.Statement
-		change   []*planner.Statement
+		setup    []*plan.Statement
+		change   []*plan.Statement
 		is       string // a query that is true on a shard that has the change
 		rows     string // statement that writes rows on every shard in the same transaction; "" is none
 	}{
-		{"create", true, 3, nil, []*planner.Statement{table}, "SELECT to_regclass('t') IS NOT NULL", ""},
-		{"alter", false, 2, []*planner.Statement{table}, []*planner.Statement{alter(true, "t", "RENAME tenant_id TO tenant"), index("t", "CREATE INDEX t_note ON t (note)")},
+		{"create", true, 3, nil, []*plan.Statement{table}, "SELECT to_regclass('t') IS NOT NULL", ""},
+		{"alter", false, 2, []*plan.Statement{table}, []*plan.Statement{alter(true, "t", "RENAME tenant_id TO tenant"), index("t", "CREATE INDEX t_note ON t (note)")},
 			"SELECT to_regclass('t_note') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'tenant')", ""},
-		{"rename", false, 2, []*planner.Statement{table}, []*planner.Statement{rename(true, "t", "t2")}, "SELECT to_regclass('t2') IS NOT NULL", ""},
-		{"drop", false, 2, []*planner.Statement{table}, []*planner.Statement{drop(true, "t")}, "SELECT to_regclass('t') IS NULL", ""},
-		{"drop and create", true, 2, []*planner.Statement{table}, []*planner.Statement{drop(true, "t"), create("t", "tenant_id bigint, other int", "tenant_id")},
+		{"rename", false, 2, []*plan.Statement{table}, []*plan.Statement{rename(true, "t", "t2")}, "SELECT to_regclass('t2') IS NOT NULL", ""},
+		{"drop", false, 2, []*plan.Statement{table}, []*plan.Statement{drop(true, "t")}, "SELECT to_regclass('t') IS NULL", ""},
+		{"drop and create", true, 2, []*plan.Statement{table}, []*plan.Statement{drop(true, "t"), create("t", "tenant_id bigint, other int", "tenant_id")},
 			"SELECT count(*) = 1 FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'other'", ""},
 		// The row, the column and the record for atomic reads are there, or none of them.
-		{"alter and write", true, 3, []*planner.Statement{table}, []*planner.Statement{alter(true, "t", "ADD COLUMN twice int")},
+		{"alter and write", true, 3, []*plan.Statement{table}, []*plan.Statement{alter(true, "t", "ADD COLUMN twice int")},
 			"SELECT n = 3 OR n <> 0 AND 1 / (n - n) = 1 FROM (SELECT (SELECT count(*) FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'twice') + " +
 				"(SELECT count(*) FROM cleave_internal.log) + (SELECT count(*) FROM cleave_internal.marks) AS n) AS x",
 			"INSERT INTO cleave_internal.log VALUES ('row')"},
@@ -76,7 +76,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 
 // stopAt stops the change at its n-th step and returns which one that was, "" if
 // there are not that many.
-func (c *cluster) stopAt(t *testing.T, n int, setup, change []*planner.Statement, is, rows string) (at string) {
+func (c *cluster) stopAt(t *testing.T, n int, setup, change []*plan.Statement, is, rows string) (at string) {
 	t.Helper()
 	for name := range c.shards {
 		c.query(name, "TRUNCATE cleave_internal.log, cleave_internal.marks")

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -150,7 +150,7 @@ FROM target JOIN pg_class AS c ON c.oid = target.oid JOIN pg_namespace AS n ON n
 const setColumnsSQL = `(SELECT json_agg(a.attname) FROM unnest(x.confdelsetcols) AS k(attnum) JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.attnum)`
 
 // define reads a table's definition from a PostgreSQL shard.
-func (p *part) define(ctx context.Context, name planner.TableName) (*definition, error) {
+func (p *part) define(ctx context.Context, name plan.TableName) (*definition, error) {
 	set := setColumnsSQL
 	if major, _, _ := strings.Cut(p.conn.Parameter("server_version"), "."); len(major) < 2 || major < "15" {
 		set = "NULL"
@@ -245,7 +245,7 @@ func (d *definition) refuse(table *shardmap.Table, functions []shardmap.Function
 
 // statements are what makes the table on another shard. Foreign keys to tables that are not there
 // yet are given apart: those of later.
-func (d *definition) statements(table *shardmap.Table, later func(ref planner.TableName) bool) (create, foreign []string) {
+func (d *definition) statements(table *shardmap.Table, later func(ref plan.TableName) bool) (create, foreign []string) {
 	name := table.QualifiedName()
 	if d.Schema != "public" {
 		create = append(create, "CREATE SCHEMA IF NOT EXISTS "+ident(d.Schema))
@@ -286,7 +286,7 @@ func (d *definition) statements(table *shardmap.Table, later func(ref planner.Ta
 	for _, x := range d.Constraints {
 		text := "CONSTRAINT " + ident(x.Name) + " " + x.Definition
 		switch {
-		case x.Type == "f" && len(x.Ref) == 2 && later(planner.TableName{Schema: x.Ref[0], Name: x.Ref[1]}):
+		case x.Type == "f" && len(x.Ref) == 2 && later(plan.TableName{Schema: x.Ref[0], Name: x.Ref[1]}):
 			foreign = append(foreign, "ALTER TABLE "+name+" ADD "+text)
 		case !x.Validated:
 			after = append(after, "ALTER TABLE "+name+" ADD "+text)
@@ -357,7 +357,7 @@ func (y *definedType) statement() string {
 func (d *definition) text(table *shardmap.Table) string {
 	c := *d
 	c.Types, c.Functions = nil, nil
-	create, foreign := c.statements(table, func(planner.TableName) bool { return false })
+	create, foreign := c.statements(table, func(plan.TableName) bool { return false })
 	return strings.Join(append(create, foreign...), ";\n")
 }
 
@@ -373,7 +373,7 @@ const columnsSave = `"cleave columns"`
 
 // Columns are the columns that a table would have which a CREATE TABLE AS makes, as CREATE TABLE has
 // them. The default shard says it: it makes the table, and takes that back.
-func (t *Tx) Columns(ctx context.Context, as *planner.CreateAs) (string, error) {
+func (t *Tx) Columns(ctx context.Context, as *plan.CreateAs) (string, error) {
 	if err := t.usable(); err != nil {
 		return "", err
 	}

@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Becomes is what an unsharded table becomes.
 type Becomes struct {
-	planner.TableName
+	plan.TableName
 	ShardKey  []string
 	Reference bool // a reference table, without a shard key
 }
@@ -78,7 +78,7 @@ func (t *Tx) distribute(ctx context.Context, tables []Becomes, keyspaceName stri
 		return nil, err
 	}
 	first := t.part(t.base.State().DefaultShard)
-	var names []planner.TableName
+	var names []plan.TableName
 	for i := range d.tables {
 		names = append(names, d.Tables[i].TableName)
 	}
@@ -176,7 +176,7 @@ func (t *Tx) distribute(ctx context.Context, tables []Becomes, keyspaceName stri
 
 // handOver does what there is to do on the default shard, under locks on the tables, and returns what of
 // it belongs in the ledger.
-func (t *Tx) handOver(ctx context.Context, p *part, d *distribution, names []planner.TableName) (own []Statement, err error) {
+func (t *Tx) handOver(ctx context.Context, p *part, d *distribution, names []plan.TableName) (own []Statement, err error) {
 	var list, texts []string
 	mode := "SHARE ROW EXCLUSIVE" // readers go on
 	for i := range d.tables {
@@ -236,13 +236,13 @@ func (d *distribution) madeOf() ([]Statement, error) {
 	for i := range left {
 		left[i] = i
 	}
-	among := func(name planner.TableName) bool { // is it still to be made?
+	among := func(name plan.TableName) bool { // is it still to be made?
 		return slices.ContainsFunc(left, func(i int) bool { return d.Tables[i].TableName == name })
 	}
 	for len(left) > 0 {
 		at := slices.IndexFunc(left, func(i int) bool {
 			return !slices.ContainsFunc(d.descs[i].ForeignKeys, func(fk engine.ForeignKey) bool {
-				ref := planner.TableName{Schema: fk.RefSchema, Name: fk.RefTable}
+				ref := plan.TableName{Schema: fk.RefSchema, Name: fk.RefTable}
 				return ref != d.Tables[i].TableName && among(ref)
 			})
 		})
@@ -257,7 +257,7 @@ func (d *distribution) madeOf() ([]Statement, error) {
 			left = slices.Delete(left, at, at+1)
 			continue
 		}
-		create, foreign := d.defs[i].statements(&d.tables[i], func(ref planner.TableName) bool { return ref != d.Tables[i].TableName && among(ref) })
+		create, foreign := d.defs[i].statements(&d.tables[i], func(ref plan.TableName) bool { return ref != d.Tables[i].TableName && among(ref) })
 		for n, sql := range create {
 			s := Statement{Text: sql, AllShards: true, Tables: []string{name}}
 			if strings.HasPrefix(sql, "CREATE TABLE ") {
@@ -285,7 +285,7 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 	d := &distribution{Distribution: Distribution{Tables: tables}}
 	if p.can.Catalogue {
 		// What its triggers call may have been there before Cleave was.
-		if err := t.objects(ctx, p, &planner.DDL{Objects: true}); err != nil {
+		if err := t.objects(ctx, p, &plan.DDL{Objects: true}); err != nil {
 			return nil, err
 		}
 	}
@@ -488,7 +488,7 @@ func (d *distribution) referredTo(ctx context.Context, over *shardmap.Snapshot, 
 		if other.Kind != shardmap.Whole {
 			continue
 		}
-		desc, err := p.describe(ctx, planner.TableName{Schema: other.Schema, Name: other.Name})
+		desc, err := p.describe(ctx, plan.TableName{Schema: other.Schema, Name: other.Name})
 		if err != nil {
 			return err
 		}
@@ -571,7 +571,7 @@ func (t *Tx) related(ctx context.Context, first Becomes) ([]Becomes, error) {
 		return []Becomes{first}, nil // Distribute says what is wrong with it
 	}
 	out := []Becomes{first}
-	add := func(name planner.TableName, key []string) {
+	add := func(name plan.TableName, key []string) {
 		if !slices.ContainsFunc(out, func(b Becomes) bool { return b.TableName == name }) {
 			out = append(out, Becomes{TableName: name, ShardKey: key})
 		}
@@ -580,7 +580,7 @@ func (t *Tx) related(ctx context.Context, first Becomes) ([]Becomes, error) {
 		b := out[i]
 		for _, name := range names {
 			for _, fk := range descs[name].ForeignKeys {
-				ref := planner.TableName{Schema: fk.RefSchema, Name: fk.RefTable}
+				ref := plan.TableName{Schema: fk.RefSchema, Name: fk.RefTable}
 				var key []string
 				switch {
 				case ref == b.TableName && name != b.TableName:
@@ -603,13 +603,13 @@ func (t *Tx) related(ctx context.Context, first Becomes) ([]Becomes, error) {
 }
 
 // unsharded describes the unsharded tables.
-func (p *part) unsharded(ctx context.Context, over *shardmap.Snapshot) (names []planner.TableName, descs map[planner.TableName]*engine.Table, err error) {
-	descs = map[planner.TableName]*engine.Table{}
+func (p *part) unsharded(ctx context.Context, over *shardmap.Snapshot) (names []plan.TableName, descs map[plan.TableName]*engine.Table, err error) {
+	descs = map[plan.TableName]*engine.Table{}
 	for _, table := range over.State().Tables {
 		if table.Kind != shardmap.Whole {
 			continue
 		}
-		name := planner.TableName{Schema: table.Schema, Name: table.Name}
+		name := plan.TableName{Schema: table.Schema, Name: table.Name}
 		if descs[name], err = p.describe(ctx, name); err != nil {
 			return nil, nil, err
 		}

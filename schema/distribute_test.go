@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -32,7 +32,7 @@ func (c *cluster) distribute(o Options, b Becomes, ks string) error {
 			return false, err
 		},
 		func(tx *Tx) (bool, error) {
-			n, err := tx.TakeSequences(ctx, []planner.TableName{b.TableName})
+			n, err := tx.TakeSequences(ctx, []plan.TableName{b.TableName})
 			return n > 0, err
 		},
 		func(tx *Tx) (bool, error) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -20,7 +20,7 @@ const shapesSQL = `SELECT n.nspname, c.relname, pg_catalog.concat_ws(' ',
 	WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'cleave_internal') AND n.nspname NOT LIKE 'pg\_t%'`
 
 // shapes are those of all tables before a DROP ... CASCADE; nil for other statements.
-func (p *part) shapes(ctx context.Context, d *planner.DDL) (map[planner.TableName]string, error) {
+func (p *part) shapes(ctx context.Context, d *plan.DDL) (map[plan.TableName]string, error) {
 	if !d.DropsParts || !p.can.Catalogue {
 		return nil, nil
 	}
@@ -28,16 +28,16 @@ func (p *part) shapes(ctx context.Context, d *planner.DDL) (map[planner.TableNam
 	if err != nil {
 		return nil, err
 	}
-	out := map[planner.TableName]string{}
+	out := map[plan.TableName]string{}
 	for _, row := range res.Rows {
-		out[planner.TableName{Schema: row[0].String, Name: row[1].String}] = row[2].String
+		out[plan.TableName{Schema: row[0].String, Name: row[1].String}] = row[2].String
 	}
 	return out, nil
 }
 
 // cascaded completes a DROP ... CASCADE that a shard has carried out by the tables of the map that it has changed or dropped:
 // those that had other shapes before.
-func (p *part) cascaded(ctx context.Context, over *shardmap.Snapshot, st *planner.Statement, was map[planner.TableName]string) (*planner.Statement, error) {
+func (p *part) cascaded(ctx context.Context, over *shardmap.Snapshot, st *plan.Statement, was map[plan.TableName]string) (*plan.Statement, error) {
 	if was == nil {
 		return st, nil
 	}
@@ -58,8 +58,8 @@ func (p *part) cascaded(ctx context.Context, over *shardmap.Snapshot, st *planne
 			d.Dropped = append(d.Dropped, name)
 		}
 	}
-	for _, list := range [][]planner.TableName{d.Altered, d.Dropped} {
-		slices.SortFunc(list, func(a, b planner.TableName) int {
+	for _, list := range [][]plan.TableName{d.Altered, d.Dropped} {
+		slices.SortFunc(list, func(a, b plan.TableName) int {
 			return cmp.Or(cmp.Compare(a.Schema, b.Schema), cmp.Compare(a.Name, b.Name))
 		})
 	}
@@ -69,7 +69,7 @@ func (p *part) cascaded(ctx context.Context, over *shardmap.Snapshot, st *planne
 // loose looks on the default shard what there is of a name that the map does not know; missing: nothing. refusal is the
 // error for a change of it that the shard has carried out, nil if it concerns no other shard. What the shard itself says
 // against the change goes before it.
-func (p *part) loose(ctx context.Context, over *shardmap.Snapshot, name *planner.TableName) (missing bool, refusal, err error) {
+func (p *part) loose(ctx context.Context, over *shardmap.Snapshot, name *plan.TableName) (missing bool, refusal, err error) {
 	text := ident(name.Name)
 	if name.Schema != "" {
 		text = qualified(name.Schema, name.Name)
@@ -122,7 +122,7 @@ func (e *edit) dropsChildren(ctx context.Context, over *shardmap.Snapshot, p *pa
 	}
 	for _, row := range res.Rows {
 		for i := range tables {
-			name := planner.TableName{Schema: tables[i].Schema, Name: tables[i].Name}
+			name := plan.TableName{Schema: tables[i].Schema, Name: tables[i].Name}
 			if tables[i].Kind == shardmap.Whole && qualified(name.Schema, name.Name) == row[0].String && !slices.Contains(e.drop, name) {
 				e.drop = append(e.drop, name)
 			}

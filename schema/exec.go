@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -21,7 +21,7 @@ import (
 // Errors: the shard's own; 0A000 for what a sharded or reference table cannot have;
 // 57P03 when a shard cannot be reached; 55P03 when a lock was not to be had in
 // time; 40001 when somebody else changed the schema meanwhile.
-func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notices []*sqlstate.Error, err error) {
+func (t *Tx) Exec(ctx context.Context, st *plan.Statement) (tag string, notices []*sqlstate.Error, err error) {
 	if err := t.usable(); err != nil {
 		return "", nil, err
 	}
@@ -47,7 +47,7 @@ func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notic
 	return tag, notices, nil
 }
 
-func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlstate.Error, error) {
+func (t *Tx) exec(ctx context.Context, st *plan.Statement) (string, []*sqlstate.Error, error) {
 	d := st.DDL
 	seen := t.base
 	if err := t.lock(ctx); err != nil {
@@ -214,7 +214,7 @@ func shardNames(base *shardmap.Snapshot) []string {
 // before does what has to precede the statement on a shard: the guard of a table
 // that is renamed goes (it comes back under the new name), and a TRUNCATE
 // shows the guards that it comes from a router with the current map.
-func (t *Tx) before(ctx context.Context, p *part, d *planner.DDL) error {
+func (t *Tx) before(ctx context.Context, p *part, d *plan.DDL) error {
 	if d.Renamed != nil {
 		if old, ok := t.over.Table(d.Renamed.Schema, d.Renamed.Name); ok && old.Kind != shardmap.Whole {
 			if err := t.fits(ctx, p, old); err != nil {
@@ -243,7 +243,7 @@ func (t *Tx) before(ctx context.Context, p *part, d *planner.DDL) error {
 
 // unchanged fails with 40001 if the tables of a statement changed after the map
 // on which it was analysed.
-func (t *Tx) unchanged(seen *shardmap.Snapshot, d *planner.DDL) error {
+func (t *Tx) unchanged(seen *shardmap.Snapshot, d *plan.DDL) error {
 	for _, n := range namesOf(d) {
 		// A statement that was analysed before the table became sharded.
 		if is, ok := t.over.Table(n.Schema, n.Name); ok && is.Kind != shardmap.Whole && !d.AllShards {
@@ -287,8 +287,8 @@ func hasTablesOf(other, snap *shardmap.Snapshot, schema string) bool {
 }
 
 // namesOf returns all tables that a statement names.
-func namesOf(d *planner.DDL) []planner.TableName {
-	var out []planner.TableName
+func namesOf(d *plan.DDL) []plan.TableName {
+	var out []plan.TableName
 	if d.Create != nil {
 		out = append(out, d.Create.TableName)
 	}
@@ -303,19 +303,19 @@ func namesOf(d *planner.DDL) []planner.TableName {
 type edit struct {
 	keyspace  *shardmap.Keyspace // made with the table
 	put       []shardmap.Table
-	drop      []planner.TableName
-	described map[planner.TableName]*engine.Table // as the default shard has them
-	after     []string                            // statements that follow on each shard
-	guard     []planner.TableName                 // whose guards are set anew
+	drop      []plan.TableName
+	described map[plan.TableName]*engine.Table // as the default shard has them
+	after     []string                         // statements that follow on each shard
+	guard     []plan.TableName                 // whose guards are set anew
 
-	ddl                         *planner.DDL
+	ddl                         *plan.DDL
 	putSequences, dropSequences []shardmap.Sequence
 }
 
 // plan works out the edit of a statement that the default shard has carried out.
-func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, error) {
+func (t *Tx) plan(ctx context.Context, p *part, st *plan.Statement) (*edit, error) {
 	d := st.DDL
-	e := &edit{described: map[planner.TableName]*engine.Table{}}
+	e := &edit{described: map[plan.TableName]*engine.Table{}}
 	if err := e.planSequences(ctx, t.over, p, d); err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, e
 	}
 	for _, table := range t.over.State().Tables {
 		if slices.Contains(d.DropsSchema, table.Schema) {
-			e.drop = append(e.drop, planner.TableName{Schema: table.Schema, Name: table.Name})
+			e.drop = append(e.drop, plan.TableName{Schema: table.Schema, Name: table.Name})
 		}
 	}
 	if d.Create != nil {
@@ -359,7 +359,7 @@ func columnsOf(desc *engine.Table) []shardmap.Column {
 	return out
 }
 
-func (e *edit) planCreate(ctx context.Context, base, over *shardmap.Snapshot, rangesPerShard int, p *part, c *planner.CreateTable) error {
+func (e *edit) planCreate(ctx context.Context, base, over *shardmap.Snapshot, rangesPerShard int, p *part, c *plan.CreateTable) error {
 	desc, err := p.describe(ctx, c.TableName)
 	if err != nil {
 		return err
@@ -406,7 +406,7 @@ func (e *edit) planCreate(ctx context.Context, base, over *shardmap.Snapshot, ra
 	return nil
 }
 
-func (e *edit) planAlter(ctx context.Context, over *shardmap.Snapshot, p *part, st *planner.Statement, old, name planner.TableName) error {
+func (e *edit) planAlter(ctx context.Context, over *shardmap.Snapshot, p *part, st *plan.Statement, old, name plan.TableName) error {
 	known, ok := over.Table(old.Schema, old.Name)
 	if !ok {
 		return nil // a view, an index, or a table that was there before Cleave
@@ -449,7 +449,7 @@ func (e *edit) planAlter(ctx context.Context, over *shardmap.Snapshot, p *part, 
 
 // follow runs the statement on another shard than the default one, and makes sure
 // that it did the same there.
-func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit) error {
+func (t *Tx) follow(ctx context.Context, p *part, st *plan.Statement, e *edit) error {
 	if err := p.functions(ctx, st.DDL); err != nil {
 		return err
 	}
@@ -480,7 +480,7 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 }
 
 // repeat runs a statement that the default shard has carried out.
-func (p *part) repeat(ctx context.Context, st *planner.Statement) error {
+func (p *part) repeat(ctx context.Context, st *plan.Statement) error {
 	_, err := p.run(ctx, textOn(st, false))
 	if err == nil {
 		return nil
@@ -556,7 +556,7 @@ func (t *Tx) apply(e *edit) error {
 }
 
 // guards sets the guards of tables on one shard.
-func (t *Tx) guards(ctx context.Context, p *part, tables []planner.TableName) error {
+func (t *Tx) guards(ctx context.Context, p *part, tables []plan.TableName) error {
 	for _, name := range tables {
 		table, ok := t.over.Table(name.Schema, name.Name)
 		if !ok {
@@ -580,7 +580,7 @@ func (t *Tx) guards(ctx context.Context, p *part, tables []planner.TableName) er
 }
 
 // record adds the statement to what the history will say.
-func (t *Tx) record(st *planner.Statement, e *edit) {
+func (t *Tx) record(st *plan.Statement, e *edit) {
 	d := st.DDL
 	if d.Passing {
 		return // nothing that the map or a new shard has to know
@@ -623,7 +623,7 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 }
 
 // keyless warns of a new sharded table without a primary key.
-func (e *edit) keyless(p *part, d *planner.DDL) []*sqlstate.Error {
+func (e *edit) keyless(p *part, d *plan.DDL) []*sqlstate.Error {
 	if d.Create == nil || d.Create.Kind != shardmap.Sharded || !p.can.KeyedMoves {
 		return nil
 	}
@@ -639,7 +639,7 @@ func (e *edit) keyless(p *part, d *planner.DDL) []*sqlstate.Error {
 
 // concurrent runs a statement that no transaction can hold (CREATE INDEX
 // CONCURRENTLY) on one shard after the other. Its intent is in the directory meanwhile.
-func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*sqlstate.Error, error) {
+func (t *Tx) concurrent(ctx context.Context, st *plan.Statement) (string, []*sqlstate.Error, error) {
 	if len(t.parts) > 0 || len(t.saves) > 0 || t.ran {
 		return "", nil, t.fail(sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", st.Tag))
 	}
@@ -649,7 +649,7 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 	if !st.DDL.AllShards {
 		names = names[:1]
 	}
-	t.record(st, &edit{described: map[planner.TableName]*engine.Table{}})
+	t.record(st, &edit{described: map[plan.TableName]*engine.Table{}})
 	var err error
 	if t.intent, err = t.intend(ctx, st, names); err != nil {
 		return "", nil, t.fail(err)
@@ -687,7 +687,7 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 }
 
 // textOn is what a shard gets of a statement, the default shard or another one.
-func textOn(st *planner.Statement, def bool) string {
+func textOn(st *plan.Statement, def bool) string {
 	if st.DDL.Elsewhere != "" && !def {
 		return st.DDL.Elsewhere
 	}
@@ -697,7 +697,7 @@ func textOn(st *planner.Statement, def bool) string {
 // clearInvalid drops the index that a CREATE INDEX CONCURRENTLY is to make, if it is
 // there and invalid: what is left of one whose router or server died. IF NOT EXISTS
 // would take it for the index. 55006 if it is still being built.
-func clearInvalid(ctx context.Context, conn engine.Conn, st *planner.Statement) error {
+func clearInvalid(ctx context.Context, conn engine.Conn, st *plan.Statement) error {
 	index := st.DDL.Index
 	if index == nil || index.Schema == "" || st.DDL.Op != "create index" {
 		return nil
@@ -718,7 +718,7 @@ func clearInvalid(ctx context.Context, conn engine.Conn, st *planner.Statement) 
 }
 
 // alone runs a statement on one shard, of which text is what that one gets, outside a transaction.
-func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement, text string) (string, []*sqlstate.Error, error) {
+func (t *Tx) alone(ctx context.Context, shard string, st *plan.Statement, text string) (string, []*sqlstate.Error, error) {
 	conn, release, err := t.opts.Connect(ctx, shard)
 	if err != nil {
 		return "", nil, err
@@ -758,7 +758,7 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement, tex
 }
 
 // checkNewIndex checks a table with the unique index that a statement is about to make.
-func checkNewIndex(ctx context.Context, conn engine.Conn, over *shardmap.Snapshot, st *planner.Statement) error {
+func checkNewIndex(ctx context.Context, conn engine.Conn, over *shardmap.Snapshot, st *plan.Statement) error {
 	unique, columns := uniqueIndex(st.Text)
 	if len(st.DDL.Altered) == 0 || !unique {
 		return nil

@@ -8,13 +8,14 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // timed puts times into the text of a statement that has marks for them: one time for all shards,
 // that of the transaction where it began first.
-func (t *Tx) timed(ctx context.Context, first *part, st *planner.Statement) (*planner.Statement, error) {
+func (t *Tx) timed(ctx context.Context, first *part, st *plan.Statement) (*plan.Statement, error) {
 	if len(st.DDL.Times) == 0 {
 		return st, nil
 	}
@@ -46,7 +47,7 @@ func (t *Tx) timed(ctx context.Context, first *part, st *planner.Statement) (*pl
 }
 
 // fillable fails if a statement gave rows of a shard what would be something else on another shard.
-func (p *part) fillable(ctx context.Context, over *shardmap.Snapshot, d *planner.DDL, e *edit) error {
+func (p *part) fillable(ctx context.Context, over *shardmap.Snapshot, d *plan.DDL, e *edit) error {
 	why := d.Unfillable
 	if len(d.Altered) == 0 || why == nil && len(d.Defaults) == 0 {
 		return nil

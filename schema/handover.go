@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -51,7 +51,7 @@ func (c *definedColumn) identity() string {
 //
 // Errors: 0A000 for sequences that other tables use, that count down or begin anew; 2200H for
 // one that is nearly used up; 55P03 when a lock was not to be had in time.
-func (t *Tx) TakeSequences(ctx context.Context, names []planner.TableName) (int, error) {
+func (t *Tx) TakeSequences(ctx context.Context, names []plan.TableName) (int, error) {
 	if err := t.usable(); err != nil {
 		return 0, err
 	}
@@ -62,7 +62,7 @@ func (t *Tx) TakeSequences(ctx context.Context, names []planner.TableName) (int,
 	return n, nil
 }
 
-func (t *Tx) takeSequences(ctx context.Context, names []planner.TableName) (int, error) {
+func (t *Tx) takeSequences(ctx context.Context, names []plan.TableName) (int, error) {
 	if err := t.lock(ctx); err != nil {
 		return 0, err
 	}
@@ -109,7 +109,7 @@ func (t *Tx) takeSequences(ctx context.Context, names []planner.TableName) (int,
 }
 
 // takeColumns gives the columns of a table that have a sequence of the shard one of the cluster. texts are what the shard runs for that.
-func (c *changes) takeColumns(ctx context.Context, first *part, table *shardmap.Table, d *definition, names []planner.TableName, edited *edit) (made int, texts []string, err error) {
+func (c *changes) takeColumns(ctx context.Context, first *part, table *shardmap.Table, d *definition, names []plan.TableName, edited *edit) (made int, texts []string, err error) {
 	for i := range d.Columns {
 		col := &d.Columns[i]
 		at := slices.IndexFunc(table.Columns, func(o shardmap.Column) bool { return o.Name == col.Name })
@@ -137,7 +137,7 @@ func (c *changes) takeColumns(ctx context.Context, first *part, table *shardmap.
 
 // takeSequence returns the cluster's sequence in the place of the shard's, and the statement that
 // bounds that one, "" if both was done before.
-func (p *part) takeSequence(ctx context.Context, sequences []shardmap.Sequence, table *shardmap.Table, c *definedColumn, s *definedSequence, names []planner.TableName) (*shardmap.Sequence, string, error) {
+func (p *part) takeSequence(ctx context.Context, sequences []shardmap.Sequence, table *shardmap.Table, c *definedColumn, s *definedSequence, names []plan.TableName) (*shardmap.Sequence, string, error) {
 	local := qualifiedSQL(s.Schema, s.Name)
 	for _, q := range sequences {
 		if q.Schema == s.Schema && q.Name == s.Name {
@@ -145,7 +145,7 @@ func (p *part) takeSequence(ctx context.Context, sequences []shardmap.Sequence, 
 		}
 	}
 	for _, u := range s.Users {
-		if !slices.ContainsFunc(names, func(n planner.TableName) bool { return n.Schema == u[0] && n.Name == u[1] }) {
+		if !slices.ContainsFunc(names, func(n plan.TableName) bool { return n.Schema == u[0] && n.Name == u[1] }) {
 			return nil, "", sqlstate.Refusal("CLV-0531", "sequence %s also gives values to table %s, which stays whole", local, qualified(u[0], u[1])).
 				WithHint("Give that table a sequence of its own first.")
 		}
@@ -231,7 +231,7 @@ func (p *part) briefly(ctx context.Context, texts ...string) error {
 	}
 }
 
-func unknownTable(name planner.TableName) error {
+func unknownTable(name plan.TableName) error {
 	return sqlstate.New(sqlstate.UndefinedTable, "table %s is not in the map", qualified(name.Schema, name.Name)).
 		WithHint("see: SELECT * FROM cleave.tables")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -181,13 +181,13 @@ func (c *cluster) begin(o Options) *Tx {
 }
 
 // one runs statements in one transaction and commits.
-func (c *cluster) one(o Options, statements ...*planner.Statement) error {
+func (c *cluster) one(o Options, statements ...*plan.Statement) error {
 	c.t.Helper()
 	return c.oneWith(o, "", statements...)
 }
 
 // oneWith is one in whose transaction rows are written on every shard.
-func (c *cluster) oneWith(o Options, rows string, statements ...*planner.Statement) error {
+func (c *cluster) oneWith(o Options, rows string, statements ...*plan.Statement) error {
 	c.t.Helper()
 	tx := c.begin(o)
 	for _, st := range statements {
@@ -219,7 +219,7 @@ func (c *cluster) oneWith(o Options, rows string, statements ...*planner.Stateme
 	return tx.Commit(context.Background())
 }
 
-func (c *cluster) must(statements ...*planner.Statement) {
+func (c *cluster) must(statements ...*plan.Statement) {
 	c.t.Helper()
 	if err := c.one(c.options(), statements...); err != nil {
 		c.t.Fatal(err)
@@ -302,37 +302,37 @@ func code(t testing.TB, err error, want sqlstate.Code) *sqlstate.Error {
 
 // The statements, as the planner would give them.
 
-func public(name string) planner.TableName { return planner.TableName{Schema: "public", Name: name} }
+func public(name string) plan.TableName { return plan.TableName{Schema: "public", Name: name} }
 
-func create(name, columns string, key ...string) *planner.Statement {
-	c := &planner.CreateTable{TableName: public(name), Kind: shardmap.Sharded, ShardKey: key}
+func create(name, columns string, key ...string) *plan.Statement {
+	c := &plan.CreateTable{TableName: public(name), Kind: shardmap.Sharded, ShardKey: key}
 	if len(key) == 0 {
 		c.Kind = shardmap.Whole
 	}
-	return &planner.Statement{Kind: planner.DDLKind, Tag: "CREATE TABLE", Text: "CREATE TABLE " + name + " (" + columns + ")",
-		DDL: &planner.DDL{Op: "create table", AllShards: len(key) > 0, Create: c}}
+	return &plan.Statement{Kind: plan.DDLKind, Tag: "CREATE TABLE", Text: "CREATE TABLE " + name + " (" + columns + ")",
+		DDL: &plan.DDL{Op: "create table", AllShards: len(key) > 0, Create: c}}
 }
 
-func reference(name, columns string) *planner.Statement {
+func reference(name, columns string) *plan.Statement {
 	st := create(name, columns, "x")
 	st.DDL.Create.Kind, st.DDL.Create.ShardKey = shardmap.Reference, nil
 	return st
 }
 
-func alter(all bool, name, rest string) *planner.Statement {
-	return &planner.Statement{Kind: planner.DDLKind, Tag: "ALTER TABLE", Text: "ALTER TABLE " + name + " " + rest,
-		DDL: &planner.DDL{Op: "alter table", AllShards: all, Altered: []planner.TableName{public(name)}}}
+func alter(all bool, name, rest string) *plan.Statement {
+	return &plan.Statement{Kind: plan.DDLKind, Tag: "ALTER TABLE", Text: "ALTER TABLE " + name + " " + rest,
+		DDL: &plan.DDL{Op: "alter table", AllShards: all, Altered: []plan.TableName{public(name)}}}
 }
 
-func rename(all bool, name, to string) *planner.Statement {
+func rename(all bool, name, to string) *plan.Statement {
 	st := alter(all, name, "RENAME TO "+to)
 	old := public(name)
-	st.DDL.Altered, st.DDL.Renamed = []planner.TableName{public(to)}, &old
+	st.DDL.Altered, st.DDL.Renamed = []plan.TableName{public(to)}, &old
 	return st
 }
 
-func drop(all bool, names ...string) *planner.Statement {
-	st := &planner.Statement{Kind: planner.DDLKind, Tag: "DROP TABLE", Text: "DROP TABLE ", DDL: &planner.DDL{Op: "drop table", AllShards: all}}
+func drop(all bool, names ...string) *plan.Statement {
+	st := &plan.Statement{Kind: plan.DDLKind, Tag: "DROP TABLE", Text: "DROP TABLE ", DDL: &plan.DDL{Op: "drop table", AllShards: all}}
 	for i, n := range names {
 		if i > 0 {
 			st.Text += ", "
@@ -343,16 +343,16 @@ func drop(all bool, names ...string) *planner.Statement {
 	return st
 }
 
-func truncate(all bool, names ...string) *planner.Statement {
+func truncate(all bool, names ...string) *plan.Statement {
 	st := drop(all, names...)
 	st.Tag, st.Text = "TRUNCATE TABLE", "TRUNCATE"+st.Text[len("DROP"):]
 	st.DDL.Op, st.DDL.Truncated, st.DDL.Dropped = "truncate", st.DDL.Dropped, nil
 	return st
 }
 
-func index(table, text string) *planner.Statement {
-	return &planner.Statement{Kind: planner.DDLKind, Tag: "CREATE INDEX", Text: text,
-		DDL: &planner.DDL{Op: "create index", AllShards: true, Altered: []planner.TableName{public(table)}}}
+func index(table, text string) *plan.Statement {
+	return &plan.Statement{Kind: plan.DDLKind, Tag: "CREATE INDEX", Text: text,
+		DDL: &plan.DDL{Op: "create index", AllShards: true, Altered: []plan.TableName{public(table)}}}
 }
 
 const orders = "tenant_id bigint, id bigint, note text, PRIMARY KEY (tenant_id, id)"

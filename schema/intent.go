@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -93,7 +93,7 @@ func (i *intent) forget(ctx context.Context, dir shardmap.Directory) error {
 }
 
 // intend writes down what the statement is about to do on the shards; nil for one that leaves nothing behind.
-func (t *Tx) intend(ctx context.Context, st *planner.Statement, names []string) (*intent, error) {
+func (t *Tx) intend(ctx context.Context, st *plan.Statement, names []string) (*intent, error) {
 	d := st.DDL
 	i := &intent{ID: t.id, Op: d.Op, Text: st.Text, Elsewhere: d.Elsewhere, AllShards: d.AllShards, Member: t.opts.Member, Began: time.Now().UTC()}
 	switch {

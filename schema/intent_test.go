@@ -9,19 +9,19 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/waitfor"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // outside is a statement that no transaction can hold.
-func outside(op, text string) *planner.Statement {
+func outside(op, text string) *plan.Statement {
 	st := index("t", text)
 	st.Tag = strings.ToUpper(op)
 	st.DDL.Op, st.DDL.Concurrent = op, true
 	switch op {
 	case "create index":
-		st.DDL.Index = &planner.TableName{Schema: "public", Name: "t_note"}
+		st.DDL.Index = &plan.TableName{Schema: "public", Name: "t_note"}
 	case "reindex":
 		st.DDL.Passing = true
 	}

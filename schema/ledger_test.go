@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -121,7 +121,7 @@ func TestWords(t *testing.T) {
 func TestPreludeIsReplayed(t *testing.T) {
 	c := newCluster(t, pgtest.Server(t), 2)
 	ctx := context.Background()
-	c.must(&planner.Statement{Tag: "CREATE SCHEMA", Text: "CREATE SCHEMA app", DDL: &planner.DDL{Op: "create schema", AllShards: true}})
+	c.must(&plan.Statement{Tag: "CREATE SCHEMA", Text: "CREATE SCHEMA app", DDL: &plan.DDL{Op: "create schema", AllShards: true}})
 	o := c.options()
 	o.Prelude = []string{"SET search_path = app", "SET DateStyle = 'German'", "SET application_name = 'x'"}
 	st := create("t", "k bigint PRIMARY KEY, d date DEFAULT '1.2.2020'", "k")
@@ -258,7 +258,7 @@ func TestConcurrentIndexAfterACrash(t *testing.T) {
 	c.super("shard-1", "UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = 't_note'::regclass")
 	st := index("t", "CREATE INDEX CONCURRENTLY IF NOT EXISTS t_note ON t (note)")
 	st.DDL.Concurrent = true
-	st.DDL.Op, st.DDL.Index = "create index", &planner.TableName{Schema: "public", Name: "t_note"}
+	st.DDL.Op, st.DDL.Index = "create index", &plan.TableName{Schema: "public", Name: "t_note"}
 	c.must(st)
 	for name := range c.shards {
 		res := c.query(name, "SELECT indisvalid AND indisready FROM pg_index WHERE indexrelid = 't_note'::regclass")

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -22,7 +22,7 @@ type copying struct {
 }
 
 // copiedBy returns the first such move, nil if there is none.
-func copiedBy(base *shardmap.Snapshot, lockTimeout time.Duration, d *planner.DDL) *copying {
+func copiedBy(base *shardmap.Snapshot, lockTimeout time.Duration, d *plan.DDL) *copying {
 	for _, n := range namesOf(d) {
 		table, ok := base.Table(n.Schema, n.Name)
 		if !ok || table.Keyspace == "" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -44,7 +45,7 @@ func bodySQL(version string) string {
 
 // objects reads the views and functions of the default shard again, if a statement
 // may have changed them, into the private map.
-func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
+func (t *Tx) objects(ctx context.Context, p *part, d *plan.DDL) error {
 	stale := t.state.FunctionsRead != planner.FunctionRules
 	if !d.Objects && !stale && len(t.state.Views) == 0 {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -68,7 +69,7 @@ func (p *part) broke(err error) error {
 	return onShard(err, p.shard)
 }
 
-func (p *part) describe(ctx context.Context, name planner.TableName) (*engine.Table, error) {
+func (p *part) describe(ctx context.Context, name plan.TableName) (*engine.Table, error) {
 	desc, err := p.conn.DescribeTable(ctx, name.Schema, name.Name)
 	if err != nil {
 		return nil, p.broke(err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/crashpoint"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -126,11 +126,11 @@ func (o Options) stop(step string) error {
 }
 
 // unshardedTables are the names of the unsharded tables of a map.
-func unshardedTables(snap *shardmap.Snapshot) []planner.TableName {
-	var out []planner.TableName
+func unshardedTables(snap *shardmap.Snapshot) []plan.TableName {
+	var out []plan.TableName
 	for _, t := range snap.State().Tables {
 		if t.Kind == shardmap.Whole {
-			out = append(out, planner.TableName{Schema: t.Schema, Name: t.Name})
+			out = append(out, plan.TableName{Schema: t.Schema, Name: t.Name})
 		}
 	}
 	return out
@@ -217,7 +217,7 @@ func (o Options) bothOnce(ctx context.Context, to string, first bool, f func(t *
 }
 
 // closing locks the unsharded tables and sets or drops the guard that refuses every write.
-func (p *part) closing(ctx context.Context, names []planner.TableName, closed bool) error {
+func (p *part) closing(ctx context.Context, names []plan.TableName, closed bool) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -337,7 +337,7 @@ func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to strin
 }
 
 // carried reads how the unsharded tables are made.
-func (from *part) carried(ctx context.Context, base *shardmap.Snapshot, dir shardmap.Directory, names []planner.TableName) (*distribution, []Statement, error) {
+func (from *part) carried(ctx context.Context, base *shardmap.Snapshot, dir shardmap.Directory, names []plan.TableName) (*distribution, []Statement, error) {
 	d := &distribution{}
 	for _, n := range names {
 		desc, err := from.describe(ctx, n)
@@ -528,7 +528,7 @@ func leftLargeObjects(ctx context.Context, o Options, was *shardmap.Shard, now s
 }
 
 // planCarry reads how an unsharded table is made.
-func (d *distribution) planCarry(ctx context.Context, base *shardmap.Snapshot, dir shardmap.Directory, p *part, n planner.TableName, desc *engine.Table) error {
+func (d *distribution) planCarry(ctx context.Context, base *shardmap.Snapshot, dir shardmap.Directory, p *part, n plan.TableName, desc *engine.Table) error {
 	known, _ := base.Table(n.Schema, n.Name)
 	if p.can.Catalogue {
 		def, err := p.define(ctx, n)

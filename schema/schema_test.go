@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -62,7 +62,7 @@ func TestDDLMatrix(t *testing.T) {
 	c.agree()
 	refused := []struct {
 		name string
-		st   *planner.Statement
+		st   *plan.Statement
 		code sqlstate.Code
 		say  string
 	}{
@@ -78,8 +78,8 @@ func TestDDLMatrix(t *testing.T) {
 		{"generated key", create("x", "b bigint, a bigint GENERATED ALWAYS AS (b + 1) STORED", "a"), "0A000", "generated"},
 		{"no such column", create("x", "b bigint", "a"), "42703", "does not exist"},
 		{"key twice", create("x", "a bigint", "a", "a"), "42701", "twice"},
-		{"partitioned", &planner.Statement{Tag: "CREATE TABLE", Text: "CREATE TABLE x (a bigint) PARTITION BY RANGE (a)",
-			DDL: &planner.DDL{AllShards: true, Create: &planner.CreateTable{TableName: public("x"), Kind: shardmap.Sharded, ShardKey: []string{"a"}}}}, "0A000", "partitioned"},
+		{"partitioned", &plan.Statement{Tag: "CREATE TABLE", Text: "CREATE TABLE x (a bigint) PARTITION BY RANGE (a)",
+			DDL: &plan.DDL{AllShards: true, Create: &plan.CreateTable{TableName: public("x"), Kind: shardmap.Sharded, ShardKey: []string{"a"}}}}, "0A000", "partitioned"},
 		{"foreign key to an unsharded table", create("x", "a bigint, p bigint REFERENCES plain", "a"), "0A000", "unsharded"},
 		{"foreign key not on the shard key", create("x", "a bigint, c bigint REFERENCES customers", "a"), "0A000", "column by column"},
 		{"foreign key in another keyspace", create("x", "a int, c bigint, FOREIGN KEY (c) REFERENCES customers", "a"), "0A000", "another keyspace"},
@@ -169,7 +169,7 @@ func TestBlockWithSavepoints(t *testing.T) {
 	c := newCluster(t, pgtest.Server(t), 2)
 	ctx := context.Background()
 	tx := c.begin(c.options())
-	exec := func(st *planner.Statement, want sqlstate.Code) {
+	exec := func(st *plan.Statement, want sqlstate.Code) {
 		t.Helper()
 		_, _, err := tx.Exec(ctx, st)
 		code(t, err, want)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -63,7 +64,7 @@ func functionsOnPostgres(ctx context.Context, c engine.Conn) error {
 }
 
 // functions does it within the transaction; SQLite shards know the functions.
-func (p *part) functions(ctx context.Context, d *planner.DDL) error {
+func (p *part) functions(ctx context.Context, d *plan.DDL) error {
 	if !d.Functions || !p.can.Functions {
 		return nil
 	}
@@ -164,7 +165,7 @@ func (p *part) inPath(ctx context.Context, schema, what string) error {
 
 // mapOnly carries out a change of sequences: on the map alone, under the lock of
 // schema changes.
-func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (string, []*sqlstate.Error, error) {
+func (t *Tx) mapOnly(ctx context.Context, p *part, st *plan.Statement) (string, []*sqlstate.Error, error) {
 	d := st.DDL
 	var notices []*sqlstate.Error
 	for i := range d.Sequences {
@@ -187,7 +188,7 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 		exists.Severity, exists.Message = "NOTICE", exists.Message+", skipping"
 		return st.Tag, append(notices, exists), nil
 	}
-	e := &edit{described: map[planner.TableName]*engine.Table{}}
+	e := &edit{described: map[plan.TableName]*engine.Table{}}
 	if err := e.planSequences(ctx, t.over, p, d); err != nil {
 		return "", nil, err
 	}
@@ -204,7 +205,7 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 }
 
 // sequenceTaken reports whether another relation has the name that a sequence gets. Its schema has to exist.
-func (p *part) sequenceTaken(ctx context.Context, over *shardmap.Snapshot, c *planner.SequenceChange) (bool, error) {
+func (p *part) sequenceTaken(ctx context.Context, over *shardmap.Snapshot, c *plan.SequenceChange) (bool, error) {
 	if c.InPath {
 		if err := p.inPath(ctx, c.Sequence.Schema, "sequence"); err != nil {
 			return false, err
@@ -233,7 +234,7 @@ func (p *part) taken(ctx context.Context, over *shardmap.Snapshot, schema, name 
 }
 
 // planSequences adds a statement's changes of sequences to its edit.
-func (e *edit) planSequences(ctx context.Context, over *shardmap.Snapshot, p *part, d *planner.DDL) error {
+func (e *edit) planSequences(ctx context.Context, over *shardmap.Snapshot, p *part, d *plan.DDL) error {
 	e.ddl = d
 	for _, c := range d.Sequences {
 		q := c.Sequence
@@ -321,7 +322,7 @@ func (c *changes) applySequences(e *edit) {
 }
 
 // renamedOwner is the column that owns a sequence, as a statement leaves it.
-func renamedOwner(owner shardmap.SequenceOwner, d *planner.DDL) shardmap.SequenceOwner {
+func renamedOwner(owner shardmap.SequenceOwner, d *plan.DDL) shardmap.SequenceOwner {
 	if d == nil || len(d.Altered) == 0 {
 		return owner
 	}
@@ -369,7 +370,7 @@ func (t *Tx) Retired() []shardmap.Sequence {
 
 // withRows gives the error of a new column with a default of the router's, on a
 // table that has rows, the hint that helps: the shard cannot make their values.
-func withRows(err error, d *planner.DDL) error {
+func withRows(err error, d *plan.DDL) error {
 	own := sqlstate.As(err)
 	if !d.Functions || d.Op != "alter table" || own.Code != sqlstate.ObjectNotInState {
 		return err

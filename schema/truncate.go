@@ -6,11 +6,12 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
 // sayings are the epochs of the guards of tables on a shard.
-func (p *part) sayings(over *shardmap.Snapshot, tables []planner.TableName) (all []engine.Saying) {
+func (p *part) sayings(over *shardmap.Snapshot, tables []plan.TableName) (all []engine.Saying) {
 	for _, name := range tables {
 		table, ok := over.Table(name.Schema, name.Name)
 		if !ok {
@@ -26,7 +27,7 @@ func (p *part) sayings(over *shardmap.Snapshot, tables []planner.TableName) (all
 // truncates completes a TRUNCATE by what its CASCADE reaches, which the catalogue of the default shard knows: every
 // foreign key of a table on all shards is there, too. 40001 while a part of a keyspace is being given to another shard:
 // its guards have the epoch of the map then, although the shard may have nothing to say any more.
-func (p *part) truncates(ctx context.Context, over *shardmap.Snapshot, st *planner.Statement) (*planner.Statement, error) {
+func (p *part) truncates(ctx context.Context, over *shardmap.Snapshot, st *plan.Statement) (*plan.Statement, error) {
 	if st.DDL.Op != "truncate" {
 		return st, nil
 	}
@@ -56,12 +57,12 @@ func (p *part) truncates(ctx context.Context, over *shardmap.Snapshot, st *plann
 }
 
 // withReferencing adds to tables those whose foreign keys refer to them, and to these.
-func (p *part) withReferencing(ctx context.Context, names []planner.TableName) ([]planner.TableName, error) {
+func (p *part) withReferencing(ctx context.Context, names []plan.TableName) ([]plan.TableName, error) {
 	res, err := p.run(ctx, referencesSQL)
 	if err != nil {
 		return nil, err
 	}
-	reached := map[planner.TableName]bool{}
+	reached := map[plan.TableName]bool{}
 	for _, name := range names {
 		reached[name] = true
 	}
@@ -69,7 +70,7 @@ func (p *part) withReferencing(ctx context.Context, names []planner.TableName) (
 	for more := true; more; {
 		more = false
 		for _, row := range res.Rows {
-			from, to := planner.TableName{Schema: row[0].String, Name: row[1].String}, planner.TableName{Schema: row[2].String, Name: row[3].String}
+			from, to := plan.TableName{Schema: row[0].String, Name: row[1].String}, plan.TableName{Schema: row[2].String, Name: row[3].String}
 			if reached[to] && !reached[from] {
 				all, reached[from], more = append(all, from), true, true
 			}

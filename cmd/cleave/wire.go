@@ -16,7 +16,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/wiring"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
@@ -69,7 +69,7 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 			if err != nil {
 				return nil, err
 			}
-			return st.Explain(snap, &planner.Args{})
+			return st.Explain(snap, &plan.Args{})
 		},
 	}
 	c.http = api.NewServer(handler)

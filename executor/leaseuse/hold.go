@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -95,7 +95,7 @@ type change struct {
 }
 
 // concerns reports whether what a Turn runs may have to do with the change. at and on are the Turn's.
-func (c *change) concerns(at *string, on *planner.Statement) bool {
+func (c *change) concerns(at *string, on *plan.Statement) bool {
 	switch {
 	case c.All:
 		return true
@@ -124,7 +124,7 @@ func (s *Served) noteChange(snap *shardmap.Snapshot) *[]change {
 
 // unconcerned returns the newest version, at most the given one, up to which no map after version from concerned what a
 // Turn runs, and the change that did.
-func (s *Served) unconcerned(from, version uint64, at *string, on *planner.Statement) (uint64, *change) {
+func (s *Served) unconcerned(from, version uint64, at *string, on *plan.Statement) (uint64, *change) {
 	all := *s.changes.Load()
 	if len(all) == 0 || all[0].version > from+1 && len(all) == changesMax {
 		return min(from, version), nil // what was before is forgotten

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -22,7 +22,7 @@ type Turn struct {
 	// at is the one shard that what is under way concerns; nil: any.
 	at atomic.Pointer[string]
 	// on is the statement that is under way; nil: any.
-	on   atomic.Pointer[planner.Statement]
+	on   atomic.Pointer[plan.Statement]
 	uses uses
 	end  func(Hold)
 }
@@ -131,7 +131,7 @@ func (t *Turn) At(shard *string) {
 // On says that what is under way is one statement, planned and sent by the map of Begin or a newer one; nil: it may be
 // anything. It has to be nil when the map is looked at. A change of the schema after which the statement's tables are
 // where they were is acknowledged meanwhile.
-func (t *Turn) On(st *planner.Statement) {
+func (t *Turn) On(st *plan.Statement) {
 	if st != nil || t.on.Load() != nil {
 		t.on.Store(st)
 	}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // uses are the shards on which a session has something open beyond its unit: a
@@ -116,7 +116,7 @@ const outdatedAfter = 250 * time.Millisecond
 
 // outdated ends a statement that uses a table which is to be found elsewhere by a newer map: it may wait on a shard for
 // the change itself, which waits for this router to acknowledge the map.
-func (t *Turn) outdated(on *planner.Statement, by *change) {
+func (t *Turn) outdated(on *plan.Statement, by *change) {
 	if on == nil || t.end == nil || time.Since(by.since) < outdatedAfter {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/heat"
@@ -91,7 +91,7 @@ func (l *Meter) Install(snap *shardmap.Snapshot) {
 
 // Count counts a statement that is about to run, routed by a map, and returns where its time
 // is to be counted. sample: its key is worth a call of Named. It allocates nothing.
-func (l *Meter) Count(snap *shardmap.Snapshot, r *planner.Route) (c *heat.Cell, sample bool) {
+func (l *Meter) Count(snap *shardmap.Snapshot, r *plan.Route) (c *heat.Cell, sample bool) {
 	return l.CountUnit(snap, r.Unit-1)
 }
 
@@ -106,7 +106,7 @@ func (l *Meter) CountUnit(snap *shardmap.Snapshot, unit int) (c *heat.Cell, samp
 // CountSeveral counts a statement that is about to run on several shards: once for each of them, in equal
 // parts for the assignments of the map that it touches, so that a range's load goes with it where it goes
 // and halves have less than the whole. Its time is not counted. It allocates nothing.
-func (l *Meter) CountSeveral(snap *shardmap.Snapshot, units []planner.Units, shards int) {
+func (l *Meter) CountSeveral(snap *shardmap.Snapshot, units []plan.Units, shards int) {
 	m := l.now.Load()
 	if m == nil || m.snap != snap {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // sorting is what is known about the order of a plan's rows: fields are the
@@ -178,17 +178,17 @@ func (c *runner) databaseBytewise(p *txn.Participant) (bool, error) {
 	return ok, nil
 }
 
-func (s *Shared) sorting(p *planner.Plan) *sorting {
+func (s *Shared) sorting(p *plan.Plan) *sorting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sortings[p]
 }
 
-func (s *Shared) putSorting(p *planner.Plan, o *sorting) {
+func (s *Shared) putSorting(p *plan.Plan, o *sorting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sortings == nil || len(s.sortings) >= describedMax {
-		s.sortings = map[*planner.Plan]*sorting{}
+		s.sortings = map[*plan.Plan]*sorting{}
 	}
 	s.sortings[p] = o
 }

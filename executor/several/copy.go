@@ -13,7 +13,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -28,7 +28,7 @@ const (
 // each is looked at only as far as its shard key needs.
 type copyIn struct {
 	c     *runner
-	p     *planner.CopyPlan
+	p     *plan.CopyPlan
 	of    *shardmap.Snapshot // the map by which the shards were chosen
 	snap  *shardmap.Snapshot
 	index *shardmap.Index // of the keyspace; nil: every row goes to all parts
@@ -132,7 +132,7 @@ func (c *runner) startCopyIn(ctx context.Context, e *execution) (job, error) {
 
 // constantDefaults refuses rows without a value for a column of a reference table
 // whose default could be another on each shard.
-func (c *runner) constantDefaults(ctx context.Context, p *planner.CopyPlan) error {
+func (c *runner) constantDefaults(ctx context.Context, p *plan.CopyPlan) error {
 	part, err := c.Participant(ctx, c.describer(), false)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (c *runner) constantDefaults(ctx context.Context, p *planner.CopyPlan) erro
 
 // plainRows refuses the rows of a reference table with a trigger that may change them, to something else on
 // each shard: an INSERT compares what was stored.
-func (c *runner) plainRows(ctx context.Context, p *planner.CopyPlan) error {
+func (c *runner) plainRows(ctx context.Context, p *plan.CopyPlan) error {
 	part, err := c.Participant(ctx, c.describer(), false)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (c *runner) plainRows(ctx context.Context, p *planner.CopyPlan) error {
 
 // timedDefaults are the values of defaults that depend on the transaction's time, as
 // the rows of the COPY are to have them.
-func (c *runner) timedDefaults(ctx context.Context, p *planner.CopyPlan) ([][]byte, error) {
+func (c *runner) timedDefaults(ctx context.Context, p *plan.CopyPlan) ([][]byte, error) {
 	now, err := c.Clock(ctx)
 	if err != nil {
 		return nil, err
@@ -395,7 +395,7 @@ func (j *copyIn) routeSpans(data []byte) error {
 	var values [][]byte
 	n := len(j.p.Made)
 	if n > 0 {
-		list := make([]planner.FillValue, 0, n*len(j.spans))
+		list := make([]plan.FillValue, 0, n*len(j.spans))
 		for range j.spans {
 			list = append(list, j.p.Made...)
 		}
@@ -461,7 +461,7 @@ func (j *copyIn) target(rec []byte, made [][]byte) (*copyPart, error) {
 			known = false
 			break
 		}
-		v, err := planner.StoredKey(j.p.Table, i, &j.p.Keys[i], made[-1-at])
+		v, err := plan.StoredKey(j.p.Table, i, &j.p.Keys[i], made[-1-at])
 		if err != nil {
 			return nil, err
 		}

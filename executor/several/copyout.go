@@ -7,7 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -160,19 +160,19 @@ func (c *runner) startCopyQuery(ctx context.Context, e *execution) (job, error) 
 	}
 	j := &copyQuery{p: &p.CopyFormat, fields: inner.desc.fields}
 	for _, f := range j.fields {
-		j.quote = append(j.quote, planner.Forced(p.ForceQuote, f.Name))
+		j.quote = append(j.quote, plan.Forced(p.ForceQuote, f.Name))
 	}
 	format := int16(0)
 	if p.Binary {
 		format = 1
 	}
-	j.inner, err = c.begins(ctx, &execution{st: p.Source, args: &planner.Args{}, desc: inner.desc, results: []int16{format}})
+	j.inner, err = c.begins(ctx, &execution{st: p.Source, args: &plan.Args{}, desc: inner.desc, results: []int16{format}})
 	return j, err
 }
 
 // copyQuery writes the rows of a query.
 type copyQuery struct {
-	p      *planner.CopyFormat
+	p      *plan.CopyFormat
 	fields []wire.Field
 	quote  []bool // FORCE_QUOTE, by column
 	inner  job

@@ -7,6 +7,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -25,7 +26,7 @@ type copyWords struct {
 }
 
 // newCopyWords returns nil if no column of the data can be read as a time.
-func newCopyWords(p *planner.CopyPlan) *copyWords {
+func newCopyWords(p *plan.CopyPlan) *copyWords {
 	if p.Binary {
 		return nil
 	}
@@ -39,8 +40,8 @@ func newCopyWords(p *planner.CopyPlan) *copyWords {
 			}
 			w.fields.Want = append(w.fields.Want, len(w.columns))
 			w.columns = append(w.columns, c)
-			w.fields.ForceNull = append(w.fields.ForceNull, planner.Forced(p.ForceNull, c.Name))
-			w.fields.ForceNotNull = append(w.fields.ForceNotNull, planner.Forced(p.ForceNotNull, c.Name))
+			w.fields.ForceNull = append(w.fields.ForceNull, plan.Forced(p.ForceNull, c.Name))
+			w.fields.ForceNotNull = append(w.fields.ForceNotNull, plan.Forced(p.ForceNotNull, c.Name))
 		}
 		at++
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -146,7 +146,7 @@ func (c *runner) cursorOf(name string) (*cursor, *txn.Participant, error) {
 }
 
 // simpleFormats are the formats of a statement's rows in a simple Query.
-func (c *runner) simpleFormats(st *planner.Statement) []int16 {
+func (c *runner) simpleFormats(st *plan.Statement) []int16 {
 	if st.Cursor == nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (c *runner) simpleFormats(st *planner.Statement) []int16 {
 }
 
 // describeFetch describes a FETCH: nothing that could be kept.
-func (c *runner) describeFetch(st *planner.Statement) (*description, error) {
+func (c *runner) describeFetch(st *plan.Statement) (*description, error) {
 	if !st.ReturnsRows {
 		return &description{}, nil
 	}
@@ -193,7 +193,7 @@ func (c *runner) startCursor(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	}
-	if f.move && q.Count == 0 && q.Direction != planner.Absolute {
+	if f.move && q.Count == 0 && q.Direction != plan.Absolute {
 		if k.pos > 0 && k.pos <= k.read {
 			f.given = 1
 		}
@@ -313,18 +313,18 @@ func (c *Conn) foreign(f wire.Frame, name string, rows int32) error {
 	}
 	st := fetchOf(name, int64(rows))
 	desc := &description{columns: k.desc.columns, fields: k.desc.fields}
-	e := execution{st: st, desc: desc, args: &planner.Args{}} // text, even if it was declared BINARY
+	e := execution{st: st, desc: desc, args: &plan.Args{}} // text, even if it was declared BINARY
 	return c.start(&portal{e: e, stmt: &prepared{st: st, desc: desc}, name: name, cursor: true}, rows, false)
 }
 
 // fetchOf is what an Execute of a cursor does.
-func fetchOf(name string, rows int64) *planner.Statement {
+func fetchOf(name string, rows int64) *plan.Statement {
 	if rows == 0 {
-		rows = planner.All
+		rows = plan.All
 	}
-	return &planner.Statement{
-		Kind: planner.OneShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true, Text: "FETCH " + quote(name),
-		Cursor: &planner.Cursor{Op: "fetch", Name: name, Direction: planner.Forward, Count: rows},
+	return &plan.Statement{
+		Kind: plan.OneShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true, Text: "FETCH " + quote(name),
+		Cursor: &plan.Cursor{Op: "fetch", Name: name, Direction: plan.Forward, Count: rows},
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -16,7 +16,7 @@ import (
 // parameters and columns are PostgreSQL's own. oids are the types that the client
 // gave. What was described before, under the same schema and settings, is not
 // asked again.
-func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uint32) (*description, error) {
+func (c *runner) describe(ctx context.Context, st *plan.Statement, oids []uint32) (*description, error) {
 	text := st.Text
 	if st.Judged != "" {
 		text = st.Judged
@@ -56,7 +56,7 @@ func (c *runner) describe(ctx context.Context, st *planner.Statement, oids []uin
 // describeFor has a shard of the transaction describe a statement. PostgreSQL locks the table of a write that it parses, until the
 // transaction's end. While a part of a keyspace is held that would keep its source from being fenced, for which the statement may be
 // about to wait.
-func (c *runner) describeFor(p *txn.Participant, st *planner.Statement, text string, oids []uint32) (*description, error) {
+func (c *runner) describeFor(p *txn.Participant, st *plan.Statement, text string, oids []uint32) (*description, error) {
 	if !c.Block || st.ReadOnly || !c.host.Snapshot().Holding() {
 		return c.describeOn(p, text, oids)
 	}
@@ -117,8 +117,8 @@ func (c *sender) describer() string {
 
 // describerOf is the shard that describes a statement: the default shard if there
 // is something in it that only that one has.
-func (c *sender) describerOf(st *planner.Statement) string {
-	if st.Kind == planner.DefaultShard {
+func (c *sender) describerOf(st *plan.Statement) string {
+	if st.Kind == plan.DefaultShard {
 		return c.host.Snapshot().State().DefaultShard
 	}
 	for _, t := range st.Tables {
@@ -131,7 +131,7 @@ func (c *sender) describerOf(st *planner.Statement) string {
 
 // ownerOf is a shard that owns rows of a table of the statement: others it may not need. Of a statement without such a
 // table it is any.
-func (c *runner) ownerOf(st *planner.Statement) string {
+func (c *runner) ownerOf(st *plan.Statement) string {
 	for _, t := range st.Tables {
 		if ks, ok := c.host.Snapshot().Keyspace(t.Keyspace); ok {
 			return c.Ex.AnyOf(ks.Owners())

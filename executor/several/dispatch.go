@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -32,14 +33,14 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 		return c.startCursor(ctx, e)
 	} else if k != nil && c.host.Held().Has(k.Name) {
 		return nil, pgbackend.Exists(k.Name)
-	} else if k != nil && k.Hold && e.st.Kind != planner.Several {
+	} else if k != nil && k.Hold && e.st.Kind != plan.Several {
 		return c.declare(ctx, e)
 	}
 	if err := c.timeWords(ctx, e); err != nil {
 		return nil, err
 	}
 	switch st := e.st; st.Kind {
-	case planner.OneShard:
+	case plan.OneShard:
 		r, err := st.Route(snap, e.args)
 		switch {
 		case err != nil:
@@ -51,11 +52,11 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 			return c.begins(ctx, e)
 		}
 		return c.startRelay(ctx, e, r.Shard)
-	case planner.DefaultShard:
+	case plan.DefaultShard:
 		return c.startRelay(ctx, e, snap.State().DefaultShard)
-	case planner.AnyShard, planner.SetKind:
+	case plan.AnyShard, plan.SetKind:
 		return c.startRelay(ctx, e, c.describer())
-	case planner.Several:
+	case plan.Several:
 		if st.Cursor != nil {
 			return c.declare(ctx, e)
 		}
@@ -72,17 +73,17 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 		switch st.Plan.Op {
-		case planner.Scatter:
+		case plan.Scatter:
 			return c.startScatter(ctx, e)
-		case planner.Gather:
+		case plan.Gather:
 			return c.startGather(ctx, e)
-		case planner.Modify:
+		case plan.Modify:
 			return c.startModify(ctx, e)
-		case planner.Insert:
+		case plan.Insert:
 			return c.startInsert(ctx, e)
-		case planner.CopyIn:
+		case plan.CopyIn:
 			return c.startCopyIn(ctx, e)
-		case planner.CopyOut:
+		case plan.CopyOut:
 			return c.startCopyOut(ctx, e)
 		}
 	}
@@ -141,8 +142,8 @@ func (c *runner) startRelay(ctx context.Context, e *execution, shard string) (jo
 }
 
 // holdsForTransaction gives set_config() true as its third argument: what it sets holds until the end of the transaction, as with set.
-func holdsForTransaction(st *planner.Statement, q *request) error {
-	var changes []planner.SetArg
+func holdsForTransaction(st *plan.Statement, q *request) error {
+	var changes []plan.SetArg
 	values := slices.Clone(q.values)
 	for _, call := range st.Sets {
 		a := call.Local
@@ -162,7 +163,7 @@ func holdsForTransaction(st *planner.Statement, q *request) error {
 		}
 		changes = append(changes, a)
 	}
-	slices.SortFunc(changes, func(a, b planner.SetArg) int { return b.From - a.From })
+	slices.SortFunc(changes, func(a, b plan.SetArg) int { return b.From - a.From })
 	for _, a := range changes { // the last one first
 		q.text = q.text[:a.From] + "true" + q.text[a.To:]
 	}

@@ -2,7 +2,7 @@
 // PostgreSQL protocol messages, as engine.Conn asks for, behind which are the
 // pooled conversations of the shards that take part. The session above talks to
 // it as to any shard, so portals, formats, cursors, savepoints and errors have
-// one way for all. What a statement means for which shard is in planner.Plan.
+// one way for all. What a statement means for which shard is in plan.Plan.
 //
 // docs/design/several.md has states, invariants and failure cases; how transactions over
 // several shards end is in docs/design/transactions.md.

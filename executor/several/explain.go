@@ -8,58 +8,58 @@ import (
 	"github.com/cleavedb/cleave/executor/several/explain"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
 // explain runs EXPLAIN of a statement over several shards. What the shards run by themselves they explain, and with ANALYZE
 // they run it so, once. A statement whose parts depend on each other is run as it always is, once, and its steps are told.
 func (c *runner) explain(ctx context.Context, e *execution) (job, error) {
-	x, plan := e.st.Explained, e.st.Plan
-	t := explain.NewAnswer(x, plan.Op.String())
-	if x.Analyze && !byThemselves(plan) {
+	x, planned := e.st.Explained, e.st.Plan
+	t := explain.NewAnswer(x, planned.Op.String())
+	if x.Analyze && !byThemselves(planned) {
 		return c.explainSteps(ctx, e, t)
 	}
-	for i := range plan.Relations {
-		r := &plan.Relations[i]
+	for i := range planned.Relations {
+		r := &planned.Relations[i]
 		if err := c.explainParts(ctx, e, t, r.Name, r.On, &r.Target); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case plan.Op == planner.Scatter:
-		if err := c.explainParts(ctx, e, t, "", plan.On, &plan.Target); err != nil {
+	case planned.Op == plan.Scatter:
+		if err := c.explainParts(ctx, e, t, "", planned.On, &planned.Target); err != nil {
 			return nil, err
 		}
-	case byThemselves(plan):
-		m := &modifying{c: c, e: e, m: plan.Modify, left: c.shared.defaults.Allowance(c.host.Settings()), snap: c.host.Snapshot()}
+	case byThemselves(planned):
+		m := &modifying{c: c, e: e, m: planned.Modify, left: c.shared.defaults.Allowance(c.host.Settings()), snap: c.host.Snapshot()}
 		m.base = e.parameters()
-		write := m.each(&plan.Modify.Write)
-		shards, err := c.shardsOf(&plan.Target, m.snap, e.args)
+		write := m.each(&planned.Modify.Write)
+		shards, err := c.shardsOf(&planned.Target, m.snap, e.args)
 		if err == nil {
 			err = c.explainOn(ctx, x, t, "", shards, x.Analyze, write)
 		}
 		if err != nil {
 			return nil, err
 		}
-	case plan.Op == planner.Gather:
-		t.Note("on the relations: " + plan.Text)
+	case planned.Op == plan.Gather:
+		t.Note("on the relations: " + planned.Text)
 	default:
-		t.Note(plan.Lines(c.host.Snapshot(), e.args)...)
+		t.Note(planned.Lines(c.host.Snapshot(), e.args)...)
 	}
 	return &answer{tag: "EXPLAIN", rows: t.Rows()}, nil
 }
 
 // byThemselves reports whether each shard runs the plan by itself: nothing is read before, and nothing depends on what another shard
 // answers.
-func byThemselves(plan *planner.Plan) bool {
-	m := plan.Modify
-	return plan.Op == planner.Scatter ||
-		plan.Op == planner.Modify && len(plan.Relations) == 0 && len(m.Reads) == 0 && m.Made == nil && m.Split == nil && m.Locks == nil && m.Reference == nil && m.Move == nil
+func byThemselves(planned *plan.Plan) bool {
+	m := planned.Modify
+	return planned.Op == plan.Scatter ||
+		planned.Op == plan.Modify && len(planned.Relations) == 0 && len(m.Reads) == 0 && m.Made == nil && m.Split == nil && m.Locks == nil && m.Reference == nil && m.Move == nil
 }
 
 // explainParts has the shards of a target explain the text that each would run.
-func (c *runner) explainParts(ctx context.Context, e *execution, t *explain.Answer, relation string, text func(string, ...*shardmap.Snapshot) (string, error), target *planner.Target) error {
+func (c *runner) explainParts(ctx context.Context, e *execution, t *explain.Answer, relation string, text func(string, ...*shardmap.Snapshot) (string, error), target *plan.Target) error {
 	snap := c.host.Snapshot()
 	shards, err := target.Shards(snap, e.args)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *runner) explainParts(ctx context.Context, e *execution, t *explain.Answ
 }
 
 // explainOn has each shard explain the request that it would get.
-func (c *runner) explainOn(ctx context.Context, x *planner.Explain, t *explain.Answer, relation string, shards []string, writes bool, request func(*txn.Participant) (request, error)) error {
+func (c *runner) explainOn(ctx context.Context, x *plan.Explain, t *explain.Answer, relation string, shards []string, writes bool, request func(*txn.Participant) (request, error)) error {
 	parts, err := c.partsOf(ctx, shards, writes)
 	if err != nil {
 		return err

@@ -7,49 +7,49 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // leg is a piece of the way that a FETCH or MOVE goes; the rows of the last one are given.
 type leg struct {
 	back bool
-	n    int64 // planner.All: to the end
+	n    int64 // plan.All: to the end
 }
 
 // legs are the way of a FETCH or MOVE, as DoPortalRunFetch of PostgreSQL's pquery.c goes it.
-func (k *cursor) legs(q *planner.Cursor) ([]leg, error) {
+func (k *cursor) legs(q *plan.Cursor) ([]leg, error) {
 	dir, n := q.Direction, q.Count
-	if n < 0 && (dir == planner.Forward || dir == planner.Backward) {
-		dir, n = planner.Forward+planner.Backward-dir, -n
+	if n < 0 && (dir == plan.Forward || dir == plan.Backward) {
+		dir, n = plan.Forward+plan.Backward-dir, -n
 	}
 	var legs []leg
 	switch dir {
-	case planner.Absolute:
+	case plan.Absolute:
 		switch {
 		case n > k.pos:
 			legs = []leg{{n: n - k.pos - 1}, {n: 1}}
 		case n > 0:
 			legs = []leg{{back: true, n: k.pos - n + 1}, {n: 1}}
 		case n < 0:
-			legs = []leg{{n: planner.All}, {back: true, n: -n - 1}, {back: true, n: 1}}
+			legs = []leg{{n: plan.All}, {back: true, n: -n - 1}, {back: true, n: 1}}
 		case k.pos == 0:
 			legs = []leg{{n: 0}}
 		default:
-			legs = []leg{{back: true, n: planner.All}, {n: 0}}
+			legs = []leg{{back: true, n: plan.All}, {n: 0}}
 		}
-	case planner.Relative:
+	case plan.Relative:
 		switch {
 		case n > 0:
 			legs = []leg{{n: n - 1}, {n: 1}}
 		case n < 0:
 			legs = []leg{{back: true, n: -n - 1}, {back: true, n: 1}}
 		}
-	case planner.Backward:
+	case plan.Backward:
 		if n > 0 {
 			legs = []leg{{back: true, n: n}}
 		}
-	case planner.Forward:
+	case plan.Forward:
 		if n > 0 {
 			legs = []leg{{n: n}}
 		}
@@ -184,7 +184,7 @@ func (f *fetch) walk(out []byte, rows int32) ([]byte, bool, string, error) {
 			if last {
 				f.given += n
 			}
-			if l.n != planner.All {
+			if l.n != plan.All {
 				l.n -= n
 			}
 			return out, false, "", nil // what stops it is looked at
@@ -192,7 +192,7 @@ func (f *fetch) walk(out []byte, rows int32) ([]byte, bool, string, error) {
 		if last {
 			f.given += n
 		}
-		if l.n != planner.All {
+		if l.n != plan.All {
 			l.n -= n
 		}
 	}

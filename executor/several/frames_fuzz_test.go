@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
 )
@@ -25,13 +26,13 @@ func (h alone) Repeats() bool                { return false }
 func (h alone) Reader(context.Context, string, *executor.Settings) (*executor.Conn, error) {
 	return nil, nil
 }
-func (h alone) Wrote(*executor.Conn)                                 {}
-func (h alone) Holder() *executor.Holder                             { return new(executor.Holder) }
-func (h alone) Joined(string)                                        {}
-func (h alone) Values([]planner.FillValue) (out [][]byte, err error) { return nil, nil }
-func (h alone) Kept(string) *executor.Conn                           { return nil }
-func (h alone) Counter() *executor.Counter                           { return new(executor.Counter) }
-func (h alone) Held() *Held                                          { return new(Held) }
+func (h alone) Wrote(*executor.Conn)                              {}
+func (h alone) Holder() *executor.Holder                          { return new(executor.Holder) }
+func (h alone) Joined(string)                                     {}
+func (h alone) Values([]plan.FillValue) (out [][]byte, err error) { return nil, nil }
+func (h alone) Kept(string) *executor.Conn                        { return nil }
+func (h alone) Counter() *executor.Counter                        { return new(executor.Counter) }
+func (h alone) Held() *Held                                       { return new(Held) }
 
 // shardless is what a conversation needs of which no shard can be reached.
 func shardless(tb testing.TB) (*Shared, Host) {

@@ -15,7 +15,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -121,7 +121,7 @@ func (g *gather) fetch(ctx context.Context) error {
 
 // shardsOf are the shards that a relation is read from.
 func (g *gather) shardsOf(r *fetched) ([]string, error) {
-	if r.r.Target.Where == planner.AnyOne && len(g.c.Joined) > 0 {
+	if r.r.Target.Where == plan.AnyOne && len(g.c.Joined) > 0 {
 		return []string{g.c.Joined[0].Shard}, nil
 	}
 	return g.c.shardsOf(&r.r.Target, g.snap, g.e.args)
@@ -312,7 +312,7 @@ func (g *gather) work(ctx context.Context) error {
 // engines it is one of PostgreSQL.
 func (g *gather) place() string {
 	snap := g.c.host.Snapshot()
-	if g.e.st.Plan.Target.Where == planner.Default {
+	if g.e.st.Plan.Target.Where == plan.Default {
 		return snap.State().DefaultShard
 	}
 	var shards []string
@@ -513,7 +513,7 @@ func (g *gather) final(ctx context.Context) error {
 func (g *gather) sendPart(ctx context.Context, text string, in inputs) (*stream, error) {
 	shard := ""
 	switch {
-	case g.e.st.Plan.Target.Where == planner.Default:
+	case g.e.st.Plan.Target.Where == plan.Default:
 		shard = g.c.host.Snapshot().State().DefaultShard
 	case len(g.c.Joined) > 1:
 		// Not always the first.
@@ -545,7 +545,7 @@ func withQueries(with []string, text string) string {
 // refused turns an error about the text itself into a refusal: PostgreSQL took
 // the statement as the client wrote it. known says that the text was taken. A table of the statement that is not
 // there was dropped meanwhile.
-func refused(err error, known bool, st *planner.Statement) error {
+func refused(err error, known bool, st *plan.Statement) error {
 	se := sqlstate.As(err)
 	if known || len(se.Code) != 5 || se.Code[:2] != "42" {
 		return err

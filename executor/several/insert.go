@@ -11,7 +11,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -39,7 +39,7 @@ func (c *runner) startInsert(ctx context.Context, e *execution) (job, error) {
 type inserting struct {
 	c      *runner
 	e      *execution
-	p      *planner.InsertPlan
+	p      *plan.InsertPlan
 	left   *limits.Allowance
 	base   request
 	hidden int
@@ -76,8 +76,8 @@ func (i *inserting) values(ctx context.Context) error {
 		i.byShard[s] = append(i.byShard[s], r)
 	}
 	c.Ex.CountSeveral(snap, units, len(i.byShard))
-	value := func(kind planner.MarkKind, n int) string {
-		if kind == planner.MarkComputed {
+	value := func(kind plan.MarkKind, n int) string {
+		if kind == plan.MarkComputed {
 			return literalOf(computed[n], types[n])
 		}
 		return "$" + strconv.Itoa(i.e.st.Params+1+n)
@@ -102,7 +102,7 @@ func (i *inserting) values(ctx context.Context) error {
 		}
 		b.WriteString(p.Tail)
 		q := i.base.clone()
-		q.text = planner.Expand(b.String(), value)
+		q.text = plan.Expand(b.String(), value)
 		q.only(q.text)
 		if err := i.send(part, q); err != nil {
 			return err
@@ -202,7 +202,7 @@ func (i *inserting) divide(keys []keyspace.Key) error {
 	}
 	snap := i.c.host.Snapshot()
 	for r, k := range keys {
-		s, unit, err := planner.Owner(snap, i.p.Table, k)
+		s, unit, err := plan.Owner(snap, i.p.Table, k)
 		if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (i *inserting) insert(ctx context.Context, rows [][][]byte, column func(n i
 	parts, err := i.order(ctx)
 	if len(rows) == 0 {
 		// Triggers of the statement run nevertheless.
-		owners, e := (&planner.Target{Keyspace: p.Table.Keyspace}).Shards(c.host.Snapshot(), nil)
+		owners, e := (&plan.Target{Keyspace: p.Table.Keyspace}).Shards(c.host.Snapshot(), nil)
 		if e != nil {
 			return e
 		}
@@ -244,8 +244,8 @@ func (i *inserting) insert(ctx context.Context, rows [][][]byte, column func(n i
 }
 
 // make adds the values that the router makes for each row.
-func (c *runner) make(rows [][][]byte, made []planner.FillValue) error {
-	list := make([]planner.FillValue, 0, len(rows)*len(made))
+func (c *runner) make(rows [][][]byte, made []plan.FillValue) error {
+	list := make([]plan.FillValue, 0, len(rows)*len(made))
 	for range rows {
 		list = append(list, made...)
 	}
@@ -264,7 +264,7 @@ func (c *runner) make(rows [][][]byte, made []planner.FillValue) error {
 
 // storedKeys returns the shard keys of rows as the table will hold them. Values of
 // other types are cast by a shard.
-func (c *runner) storedKeys(ctx context.Context, rows [][][]byte, at []int, p *planner.InsertPlan, column func(int) (name, typ string)) ([]keyspace.Key, error) {
+func (c *runner) storedKeys(ctx context.Context, rows [][][]byte, at []int, p *plan.InsertPlan, column func(int) (name, typ string)) ([]keyspace.Key, error) {
 	keys := make([]keyspace.Key, len(rows))
 	for r := range keys {
 		keys[r] = make(keyspace.Key, len(at))
@@ -282,7 +282,7 @@ func (c *runner) storedKeys(ctx context.Context, rows [][][]byte, at []int, p *p
 			}
 		}
 		for r := range rows {
-			v, err := planner.StoredKey(p.Table, k, &p.Keys[k], values[r])
+			v, err := plan.StoredKey(p.Table, k, &p.Keys[k], values[r])
 			if err != nil {
 				return nil, err
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -82,7 +82,7 @@ func valuesOf(rows [][][]byte, i int) []string {
 }
 
 // lockOthers locks rows of one table, of which the first shard has the ctids, on the other shards.
-func (m *modifying) lockOthers(ctx context.Context, first *txn.Participant, parts []*txn.Participant, l planner.CopiesLock, ctids []string) error {
+func (m *modifying) lockOthers(ctx context.Context, first *txn.Participant, parts []*txn.Participant, l plan.CopiesLock, ctids []string) error {
 	c := m.c
 	table := quote(l.Table.Schema) + "." + quote(l.Table.Name)
 	locked := "SELECT 1 FROM " + table + " AS t"

@@ -13,7 +13,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -21,7 +21,7 @@ import (
 type prepared struct {
 	text string
 	oids []uint32 // as the client gave them
-	st   *planner.Statement
+	st   *plan.Statement
 	desc *description
 	name string
 }
@@ -161,7 +161,7 @@ func (c *Conn) ready() {
 var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
 
 // plan analyses a text.
-func (c *runner) plan(text string) (*planner.Statement, error) {
+func (c *runner) plan(text string) (*plan.Statement, error) {
 	return c.Ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.Change != nil)
 }
 
@@ -189,7 +189,7 @@ func (c *runner) analyse(s *prepared) (err error) {
 			return err
 		}
 	}
-	if s.st.Kind == planner.Empty {
+	if s.st.Kind == plan.Empty {
 		s.desc = &description{}
 		return nil
 	}
@@ -228,7 +228,7 @@ func (c *Conn) bind(body []byte) error {
 	if err := m.Args(); err != nil {
 		return err
 	}
-	args := &planner.Args{OIDs: s.desc.params, Formats: m.Formats, Values: m.Values}
+	args := &plan.Args{OIDs: s.desc.params, Formats: m.Formats, Values: m.Values}
 	p := &portal{name: string(m.Portal), stmt: s, e: execution{st: s.st, desc: s.desc, args: args, results: m.ResultFormats(), named: s.name != ""}}
 	if s.desc.columns != nil {
 		if err := wire.CheckResults(p.e.results, len(s.desc.fields)); err != nil {
@@ -326,7 +326,7 @@ const portionMax = 500
 
 // start makes a portal the active one, for at most so many rows.
 func (c *Conn) start(p *portal, rows int32, simple bool) error {
-	if p.e.st.Kind == planner.Empty {
+	if p.e.st.Kind == plan.Empty {
 		c.out = wire.AppendEmpty(c.out, wire.EmptyQueryResponse)
 		return nil
 	}
@@ -348,7 +348,7 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 	a := &active{p: p, rows: rows, simple: simple}
 	c.bounds = c.shared.defaults.Bounds(c.host.Settings())
 	d, what := c.host.Timeout(), "statement timeout"
-	if t := c.bounds.Timeout; t > 0 && p.e.st.Kind == planner.Several && (d == 0 || t < d) {
+	if t := c.bounds.Timeout; t > 0 && p.e.st.Kind == plan.Several && (d == 0 || t < d) {
 		d, what = t, limits.TimeoutSetting
 	}
 	a.timer = c.Timer(d, what)
@@ -449,7 +449,7 @@ func (c *Conn) stepActive() {
 
 // withinBounds fails if a statement on several shards returned more than one may.
 func (c *Conn) withinBounds(p *portal) error {
-	if p.e.st.Kind != planner.Several {
+	if p.e.st.Kind != plan.Several {
 		return nil
 	}
 	return c.bounds.Returned(p.rows, p.bytes)

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -143,7 +143,7 @@ func TestMessagesInAFailedBlock(t *testing.T) {
 	c := New(shared, host, inBlock(shared, host))
 	defer c.Close()
 	rows := []wire.Field{{Name: "n", TypeOID: 23, TypeLen: 4, TypeMod: -1}}
-	st := &planner.Statement{Kind: planner.AnyShard, Text: "SELECT 1 AS n", Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
+	st := &plan.Statement{Kind: plan.AnyShard, Text: "SELECT 1 AS n", Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
 	d := &description{columns: wire.AppendRowDescription(nil, rows)[wire.Header:], fields: rows}
 	if err := c.prepared.Add("rows", &prepared{name: "rows", text: st.Text, st: st, desc: d}, len(st.Text)); err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func (f *faulting) stop()                                            { f.stopped
 func TestFaultReleases(t *testing.T) {
 	shared, host := shardless(t)
 	c := New(shared, host, inBlock(shared, host))
-	st := &planner.Statement{Kind: planner.AnyShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
+	st := &plan.Statement{Kind: plan.AnyShard, Tag: "SELECT", ReadOnly: true, ReturnsRows: true}
 	other, under := &faulting{}, &faulting{}
 	rows := tuplestore.New(1)
 	rows.Spill(&limits.Allowance{Rows: 1 << 30, Bytes: 1 << 30})

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -86,7 +86,7 @@ func (m *modifying) read(ctx context.Context) error {
 // apart refuses a statement whose parts, which are run one after the other, are tied
 // by foreign keys: PostgreSQL checks those at the end of the whole statement. Where
 // what is referred to is inserted first, or what refers deleted first, it is the same.
-func (c *runner) apart(ctx context.Context, changes []planner.Change) error {
+func (c *runner) apart(ctx context.Context, changes []plan.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (c *runner) apart(ctx context.Context, changes []planner.Change) error {
 	if err != nil {
 		return err
 	}
-	sets := func(w planner.Change, columns string) bool {
+	sets := func(w plan.Change, columns string) bool {
 		return slices.ContainsFunc(strings.Split(columns, ","), func(n string) bool { return slices.Contains(w.Set, n) })
 	}
 	for _, r := range res.Rows {
@@ -145,7 +145,7 @@ func (c *runner) apart(ctx context.Context, changes []planner.Change) error {
 type modifying struct {
 	c    *runner
 	e    *execution
-	m    *planner.ModifyPlan
+	m    *plan.ModifyPlan
 	left *limits.Allowance
 	base request
 	sets []*rowset
@@ -155,7 +155,7 @@ type modifying struct {
 }
 
 // make adds the values that the router makes for each row of a read.
-func (m *modifying) make(p *planner.MadePlan) error {
+func (m *modifying) make(p *plan.MadePlan) error {
 	set, own := m.sets[p.Read], len(p.Columns)-len(p.Values)
 	if len(set.fields) != own {
 		return sqlstate.Refusal("CLV-0305", "the number of columns that the SELECT gives is not certain before it runs").
@@ -172,7 +172,7 @@ func (m *modifying) make(p *planner.MadePlan) error {
 }
 
 // request is a template with the reads in it.
-func (m *modifying) request(t *planner.Template) request {
+func (m *modifying) request(t *plan.Template) request {
 	q := m.base.clone()
 	q.results = nil
 	q.text = t.Join(func(n int) string { return m.sets[n].relation(&q) })
@@ -182,7 +182,7 @@ func (m *modifying) request(t *planner.Template) request {
 }
 
 // each returns what gives the request of each part: what the template is there.
-func (m *modifying) each(t *planner.Template) func(p *txn.Participant) (request, error) {
+func (m *modifying) each(t *plan.Template) func(p *txn.Participant) (request, error) {
 	if m.owned != nil {
 		return func(p *txn.Participant) (request, error) {
 			own, err := t.On(p.Shard, m.c.Maps(p, m.snap)...)
@@ -239,7 +239,7 @@ func (m *modifying) split(shards []string) ([]string, error) {
 		}
 		if possible {
 			var err error
-			if shard, _, err = planner.Owner(m.snap, m.m.Table, key); err != nil && s.Inserts {
+			if shard, _, err = plan.Owner(m.snap, m.m.Table, key); err != nil && s.Inserts {
 				return nil, err
 			} else if err != nil {
 				shard = shards[0]
@@ -255,7 +255,7 @@ func (m *modifying) split(shards []string) ([]string, error) {
 
 // modified hands on the rows of RETURNING, and adds up the numbers of rows.
 type modified struct {
-	st      *planner.Statement
+	st      *plan.Statement
 	streams []*stream
 	at      int
 	total   int64

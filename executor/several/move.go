@@ -9,7 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -231,11 +231,11 @@ func (m *modifying) owner(values [][]byte) (keyspace.Key, string, error) {
 	key := make(keyspace.Key, len(values))
 	for i := range values {
 		var err error
-		if key[i], err = planner.StoredKey(m.m.Table, i, &v.Keys[i], values[i]); err != nil {
+		if key[i], err = plan.StoredKey(m.m.Table, i, &v.Keys[i], values[i]); err != nil {
 			return nil, "", err
 		}
 	}
-	owner, _, err := planner.Owner(m.c.host.Snapshot(), m.m.Table, key)
+	owner, _, err := plan.Owner(m.c.host.Snapshot(), m.m.Table, key)
 	return key, owner, err
 }
 

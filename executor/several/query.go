@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -62,11 +62,11 @@ func (c *Conn) runText(text string) error {
 	if err != nil {
 		return err
 	}
-	if st.Kind == planner.TxKind {
+	if st.Kind == plan.TxKind {
 		return c.control(st)
 	}
 	s := &prepared{text: text, st: st}
-	if st.Kind == planner.SetKind && st.Set.Op != "show" && st.Set.Op != "show all" && st.Set.Op != "set_config" {
+	if st.Kind == plan.SetKind && st.Set.Op != "show" && st.Set.Op != "show all" && st.Set.Op != "set_config" {
 		return c.set(st)
 	}
 	if err := c.analyse(s); err != nil {
@@ -75,7 +75,7 @@ func (c *Conn) runText(text string) error {
 	if st.Params > 0 {
 		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 	}
-	p := &portal{stmt: s, e: execution{st: st, desc: s.desc, args: &planner.Args{}, simple: true}}
+	p := &portal{stmt: s, e: execution{st: st, desc: s.desc, args: &plan.Args{}, simple: true}}
 	if st.Cursor != nil { // whether it can go there is known before the columns are told (FillPortalStore of pquery.c)
 		err = c.start(p, 0, true)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -101,7 +101,7 @@ func (q *request) only(text string) {
 
 // collect runs a read that is a part of execution e, in the same transaction, and
 // returns its rows.
-func (c *runner) collect(ctx context.Context, e *execution, st *planner.Statement, left *limits.Allowance) (*rowset, error) {
+func (c *runner) collect(ctx context.Context, e *execution, st *plan.Statement, left *limits.Allowance) (*rowset, error) {
 	set, j, err := c.read(ctx, e, st)
 	if err != nil {
 		return nil, err
@@ -115,9 +115,9 @@ func (c *runner) collect(ctx context.Context, e *execution, st *planner.Statemen
 
 // read begins a read that is a part of execution e, in the same transaction. The rowset
 // has its columns, and no rows yet.
-func (c *runner) read(ctx context.Context, e *execution, st *planner.Statement) (*rowset, job, error) {
+func (c *runner) read(ctx context.Context, e *execution, st *plan.Statement) (*rowset, job, error) {
 	n := min(st.Params, len(e.args.Values))
-	args := &planner.Args{Values: e.args.Values[:n], Formats: e.args.Formats, OIDs: e.args.OIDs}
+	args := &plan.Args{Values: e.args.Values[:n], Formats: e.args.Formats, OIDs: e.args.OIDs}
 	if len(args.Formats) > n && len(args.Formats) > 1 {
 		args.Formats = args.Formats[:n]
 	}
@@ -187,7 +187,7 @@ func (s *rowset) add(body []byte, left *limits.Allowance) error {
 }
 
 // typesOf returns the names of a read's column types.
-func (c *runner) typesOf(ctx context.Context, st *planner.Statement, set *rowset) ([]string, error) {
+func (c *runner) typesOf(ctx context.Context, st *plan.Statement, set *rowset) ([]string, error) {
 	p, err := c.Participant(ctx, c.describerOf(st), false)
 	if err != nil {
 		return nil, err
@@ -385,7 +385,7 @@ func counted(tag string) int64 {
 }
 
 // finished is the tag of a statement that changed n rows.
-func finished(st *planner.Statement, n int64) string {
+func finished(st *plan.Statement, n int64) string {
 	if st.Tag == "INSERT" {
 		return "INSERT 0 " + strconv.FormatInt(n, 10)
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// fetched is a planner.Relation while it is fetched.
+// fetched is a plan.Relation while it is fetched.
 type fetched struct {
-	r      *planner.Relation
+	r      *plan.Relation
 	shards []string
 	// format is that of its rows: 1 binary, 0 text.
 	format int16

@@ -9,7 +9,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -70,7 +70,7 @@ func rowsOf(streams []*stream) []sortkey.Rows {
 }
 
 // sendPlan sends each shard its text of a plan, to all or to none.
-func sendPlan(c *runner, parts []*txn.Participant, q request, plan *planner.Plan, snap *shardmap.Snapshot) (streams []*stream, err error) {
+func sendPlan(c *runner, parts []*txn.Participant, q request, plan *plan.Plan, snap *shardmap.Snapshot) (streams []*stream, err error) {
 	for _, p := range parts {
 		var s *stream
 		if q.text, err = plan.On(p.Shard, c.Maps(p, snap)...); err == nil {
@@ -112,7 +112,7 @@ func hiddenFormats(results []int16, visible, hidden int) []int16 {
 
 // countOf evaluates LIMIT or OFFSET. A LIMIT that is not there is -1, such an
 // OFFSET 0.
-func countOf(n *planner.Count, e *execution, code sqlstate.Code, what string) (int64, error) {
+func countOf(n *plan.Count, e *execution, code sqlstate.Code, what string) (int64, error) {
 	none := int64(-1)
 	if what == "OFFSET" {
 		none = 0

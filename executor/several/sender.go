@@ -10,7 +10,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -28,13 +28,13 @@ type sender struct {
 	// Of the statement that is under way:
 
 	bounds   limits.Bounds
-	units    [4]planner.Units // of shardsOf
-	portalNo int              // names of portals on shards
+	units    [4]plan.Units // of shardsOf
+	portalNo int           // names of portals on shards
 }
 
 // shardsOf returns the shards of a target that is about to be read or changed, and counts it for the load
 // of the ranges that it touches.
-func (c *sender) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args *planner.Args) ([]string, error) {
+func (c *sender) shardsOf(t *plan.Target, snap *shardmap.Snapshot, args *plan.Args) ([]string, error) {
 	units := c.units[:0]
 	shards, err := t.Touch(snap, args, &units)
 	if err == nil {
@@ -113,7 +113,7 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	var shards []string
 	switch {
 	case c.Block && !strings.Contains(strings.ToUpper(c.Isolation()), "REPEATABLE"):
-		if e == nil || e.st.Kind != planner.Several || !e.st.ReadOnly {
+		if e == nil || e.st.Kind != plan.Several || !e.st.ReadOnly {
 			return nil
 		}
 		return sqlstate.Refusal("CLV-1004", "an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open").
@@ -162,7 +162,7 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 // snapshot is all that matters.
 func (c *sender) reads(e *execution) ([]string, error) {
 	snap, st := c.host.Snapshot(), e.st
-	if st.Kind == planner.OneShard {
+	if st.Kind == plan.OneShard {
 		r, err := st.Route(snap, e.args)
 		if err != nil || !r.Several {
 			return nil, err
@@ -171,11 +171,11 @@ func (c *sender) reads(e *execution) ([]string, error) {
 			return nil, err
 		}
 	}
-	if st.Kind != planner.Several || st.Plan == nil {
+	if st.Kind != plan.Several || st.Plan == nil {
 		return nil, nil
 	}
-	targets := []planner.Target{}
-	if st.Plan.Op == planner.Scatter {
+	targets := []plan.Target{}
+	if st.Plan.Op == plan.Scatter {
 		targets = append(targets, st.Plan.Target)
 	}
 	for i := range st.Plan.Relations {
@@ -183,7 +183,7 @@ func (c *sender) reads(e *execution) ([]string, error) {
 	}
 	var shards []string
 	for i := range targets {
-		if targets[i].Where == planner.AnyOne && len(targets) > 1 {
+		if targets[i].Where == plan.AnyOne && len(targets) > 1 {
 			continue
 		}
 		names, err := targets[i].Shards(snap, e.args)

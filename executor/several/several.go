@@ -2,7 +2,7 @@ package several
 
 import (
 	"github.com/cleavedb/cleave/executor/txn"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // Name is what such a conversation is called where a shard's name stands. No
@@ -14,7 +14,7 @@ const Name = "(several shards)"
 type Host interface {
 	txn.Host
 	// Values makes what a router makes for rows that are inserted, in text.
-	Values(list []planner.FillValue) ([][]byte, error)
+	Values(list []plan.FillValue) ([][]byte, error)
 	// Held are the session's WITH HOLD cursors.
 	Held() *Held
 }
@@ -45,8 +45,8 @@ type copyJob interface {
 
 // execution is what a job is made from.
 type execution struct {
-	st   *planner.Statement
-	args *planner.Args
+	st   *plan.Statement
+	args *plan.Args
 	desc *description
 	// results are the format codes that the client asked for, as in Bind.
 	results []int16

@@ -9,7 +9,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -28,8 +28,8 @@ type Shared struct {
 	described map[*executor.Prepared]*description
 	// sortings are how the rows of scattered plans can be merged; collations, which
 	// shards' databases sort texts by their bytes.
-	sortings   map[*planner.Plan]*sorting
-	times      map[*planner.Statement]*timed
+	sortings   map[*plan.Plan]*sorting
+	times      map[*plan.Statement]*timed
 	collations map[string]bool
 }
 
@@ -73,7 +73,7 @@ type timed struct {
 }
 
 // timed looks how a statement of one shard depends on the time.
-func (s *Shared) timed(c *sender, st *planner.Statement) *timed {
+func (s *Shared) timed(c *sender, st *plan.Statement) *timed {
 	s.mu.Lock()
 	t := s.times[st]
 	s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *Shared) timed(c *sender, st *planner.Statement) *timed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.times == nil || len(s.times) >= timedMax {
-		s.times = map[*planner.Statement]*timed{}
+		s.times = map[*plan.Statement]*timed{}
 	}
 	s.times[st] = t
 	return t

@@ -10,7 +10,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several/tuplestore"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -128,13 +128,13 @@ func (s *spool) place() error {
 	snap := s.i.c.host.Snapshot()
 	for _, row := range s.batch {
 		for k, n := range p.KeyAt {
-			v, err := planner.StoredKey(p.Table, k, &p.Keys[k], row[n])
+			v, err := plan.StoredKey(p.Table, k, &p.Keys[k], row[n])
 			if err != nil {
 				return err
 			}
 			s.key[k] = v
 		}
-		shard, unit, err := planner.Owner(snap, p.Table, s.key)
+		shard, unit, err := plan.Owner(snap, p.Table, s.key)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -484,7 +484,7 @@ func unnumbered(conn *executor.Conn, err error) error {
 
 // copyRows is a query of the columns that a COPY of a table carries, "" if none of them
 // could have OIDs inside that differ between shards.
-func copyRows(p *planner.CopyPlan, made bool) string {
+func copyRows(p *plan.CopyPlan, made bool) string {
 	if !p.Binary || p.Table == nil {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -17,7 +18,7 @@ import (
 //
 // Errors: 0A000 for words inside of something else: beside a time of day, in arrays and ranges.
 func (c *runner) timeWords(ctx context.Context, e *execution) error {
-	if e.st.Kind != planner.Several && !c.Block {
+	if e.st.Kind != plan.Several && !c.Block {
 		return nil
 	}
 	copied := false

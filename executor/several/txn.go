@@ -7,7 +7,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -46,7 +46,7 @@ func (c *Conn) commitHolding(held map[string]*cursor) error {
 }
 
 // control runs transaction control, which comes as simple Queries.
-func (c *Conn) control(st *planner.Statement) error {
+func (c *Conn) control(st *plan.Statement) error {
 	switch st.Tx.Op {
 	case "begin":
 		if c.Block {
@@ -83,7 +83,7 @@ func (c *Conn) control(st *planner.Statement) error {
 	return nil
 }
 
-func (c *Conn) finish(st *planner.Statement) error {
+func (c *Conn) finish(st *plan.Statement) error {
 	commit := st.Tx.Op == "commit" && !c.Aborted
 	var held map[string]*cursor
 	var err error
@@ -113,7 +113,7 @@ func (c *Conn) finish(st *planner.Statement) error {
 }
 
 // savepoint keeps the savepoints of all parts the same.
-func (c *Conn) savepoint(st *planner.Statement) error {
+func (c *Conn) savepoint(st *plan.Statement) error {
 	op, name := st.Tx.Op, st.Tx.Name
 	if !c.Block {
 		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", st.Tag)
@@ -144,7 +144,7 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 // set runs SET and RESET on one part until the end of the transaction, so that a
 // shard judges the value. The others get the session's settings when they are
 // used next.
-func (c *Conn) set(st *planner.Statement) error {
+func (c *Conn) set(st *plan.Statement) error {
 	if c.Aborted {
 		return errFailed
 	}

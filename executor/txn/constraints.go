@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -16,7 +17,7 @@ import (
 // shard gets those that it has.
 
 // SetConstraints runs SET CONSTRAINTS.
-func (c *Transaction) SetConstraints(ctx context.Context, st *planner.Statement) error {
+func (c *Transaction) SetConstraints(ctx context.Context, st *plan.Statement) error {
 	if c.Saves.Len() > 0 {
 		return sqlstate.Refusal("CLV-1006", "SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
 			WithHint("Run SET CONSTRAINTS before the SAVEPOINT.")
@@ -86,7 +87,7 @@ func firstSchemaOf(n planner.Constraint) string {
 }
 
 // SetMode runs what holds for the transaction on its parts, and on those to come.
-func (c *Transaction) SetMode(st *planner.Statement) error {
+func (c *Transaction) SetMode(st *plan.Statement) error {
 	c.Modes = append(c.Modes, st.Text)
 	for _, p := range c.Joined {
 		if !p.Begun {
@@ -102,7 +103,7 @@ func (c *Transaction) SetMode(st *planner.Statement) error {
 // SetReadOnly is asked before SET TRANSACTION is run. READ ONLY forbids the record
 // that a commit on several shards needs, so nothing may have been written before; and
 // a savepoint's end would undo it.
-func (c *Transaction) SetReadOnly(st *planner.Statement) error {
+func (c *Transaction) SetReadOnly(st *plan.Statement) error {
 	if !st.Tx.ReadOnly {
 		// Shards on which nothing has run yet follow it.
 		c.ReadOnly = c.ReadOnly && !strings.Contains(strings.ToUpper(st.Text), "WRITE")

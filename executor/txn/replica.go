@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // A read outside of transactions may be answered by replicas, as one of one shard
@@ -17,8 +17,8 @@ import (
 func (c *Transaction) OnReplicas() bool { return c.onReplicas }
 
 // MayRead says whether a statement of the client's may read on replicas.
-func (c *Transaction) MayRead(st *planner.Statement, portion int32) {
-	c.replicas = !c.Block && portion == 0 && st.Kind == planner.Several && st.Plan != nil && (st.Plan.Op == planner.Scatter || st.Plan.Op == planner.Gather) &&
+func (c *Transaction) MayRead(st *plan.Statement, portion int32) {
+	c.replicas = !c.Block && portion == 0 && st.Kind == plan.Several && st.Plan != nil && (st.Plan.Op == plan.Scatter || st.Plan.Op == plan.Gather) &&
 		st.Stable && !st.Numbers && st.Explained == nil && !Atomic(c.host.Settings()) &&
 		!slices.ContainsFunc(c.Joined, func(p *Participant) bool { return p.open() && !p.Conn.OnReplica() })
 	if c.replicas {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/virtual"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -312,7 +312,7 @@ type Call struct {
 }
 
 // Read reads the arguments of a call. args are the client's parameters.
-func (f Function) Read(c *planner.CallExpr, args *planner.Args) (Call, error) {
+func (f Function) Read(c *plan.CallExpr, args *plan.Args) (Call, error) {
 	v := values{}
 	for i, a := range c.Args {
 		arg, err := callValue(a, args)
@@ -389,7 +389,7 @@ func (c Call) Run(ctx context.Context, api admin.API, by string) (string, error)
 }
 
 // callValue is an argument: a literal, a parameter in text form, or an array.
-func callValue(a planner.CallArg, args *planner.Args) (value, error) {
+func callValue(a plan.CallArg, args *plan.Args) (value, error) {
 	switch {
 	case a.Array != nil:
 		v := value{array: true}

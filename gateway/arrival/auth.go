@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -262,7 +262,7 @@ func TrustNetworks(networks []netip.Prefix) Authenticate {
 }
 
 // MaySee refuses what takes an administrator to read.
-func (id *Identity) MaySee(st *planner.Statement) error {
+func (id *Identity) MaySee(st *plan.Statement) error {
 	if st.Secret == "" || id.Role == access.Admin || id.Login != nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -23,7 +24,7 @@ type Call struct {
 	null     bool // the value is NULL: the setting is reset
 	computed bool // a shard computes the value
 	Local    bool
-	at       int // of planner.Statement.Sets
+	at       int // of plan.Statement.Sets
 }
 
 // Said is the call with the value that a shard says the setting has now.
@@ -33,13 +34,13 @@ func (c Call) Said(value string) Call {
 }
 
 // OnlySets reports whether a statement is a SELECT of nothing but set_config() with literals and parameters.
-func OnlySets(st *planner.Statement) bool {
-	return st.Kind == planner.SetKind && st.Set.Op == "set_config"
+func OnlySets(st *plan.Statement) bool {
+	return st.Kind == plan.SetKind && st.Set.Op == "set_config"
 }
 
 // asSet is the call as a SET.
-func (c Call) asSet() *planner.Set {
-	s := &planner.Set{Op: "set", Name: c.Name, Local: c.Local}
+func (c Call) asSet() *plan.Set {
+	s := &plan.Set{Op: "set", Name: c.Name, Local: c.Local}
 	if !c.null {
 		s.Value = listOf(c.Name, executor.QuoteLiteral(c.value), c.value)
 	}
@@ -47,7 +48,7 @@ func (c Call) asSet() *planner.Set {
 }
 
 // Calls are the calls of a statement with these arguments, without those that a shard refuses.
-func (g *Session) Calls(st *planner.Statement, args *planner.Args) ([]Call, error) {
+func (g *Session) Calls(st *plan.Statement, args *plan.Args) ([]Call, error) {
 	if len(st.Sets) == 0 {
 		return nil, nil
 	}
@@ -76,7 +77,7 @@ func (g *Session) Calls(st *planner.Statement, args *planner.Args) ([]Call, erro
 }
 
 // maySet refuses what the router has to know before a shard has it, or cannot follow.
-func (g *Session) maySet(st *planner.Statement, c Call) error {
+func (g *Session) maySet(st *plan.Statement, c Call) error {
 	switch {
 	case planner.OwnSetting(c.Name):
 		return sqlstate.Refusal("CLV-1214", "set_config() of %s is not supported", c.Name).WithHint("Run SET %s = '...'.", c.Name)
@@ -117,7 +118,7 @@ var beforehand = map[string]bool{
 }
 
 // MayCall is asked before calls are made, which may be later than they were bound.
-func (g *Session) MayCall(st *planner.Statement, calls []Call) error {
+func (g *Session) MayCall(st *plan.Statement, calls []Call) error {
 	if len(calls) == 0 || !OnlySets(st) {
 		return g.alikeCalls(st, calls)
 	}
@@ -126,7 +127,7 @@ func (g *Session) MayCall(st *planner.Statement, calls []Call) error {
 }
 
 // alikeCalls refuses calls inside a larger statement of which the shard's answer would not tell enough.
-func (g *Session) alikeCalls(st *planner.Statement, calls []Call) error {
+func (g *Session) alikeCalls(st *plan.Statement, calls []Call) error {
 	if len(calls) == 0 {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (g *Session) alikeCalls(st *planner.Statement, calls []Call) error {
 var textTypes = map[uint32]bool{0: true, 25: true, 705: true, 1043: true}
 
 // textArg is the value of an argument that is a text; known: the router can tell.
-func textArg(a planner.SetArg, args *planner.Args) (text string, null, known bool) {
+func textArg(a plan.SetArg, args *plan.Args) (text string, null, known bool) {
 	if a.Param == 0 {
 		return a.Text, a.Null, !a.Computed
 	}
@@ -161,7 +162,7 @@ func textArg(a planner.SetArg, args *planner.Args) (text string, null, known boo
 }
 
 // boolArg is the value of an argument that is true or false, NULL being false; known: the router can tell, ok: a shard takes it.
-func boolArg(a planner.SetArg, args *planner.Args) (on, known, ok bool) {
+func boolArg(a plan.SetArg, args *plan.Args) (on, known, ok bool) {
 	if a.Param == 0 {
 		on, ok = planner.ParseBool(a.Text)
 		return on, !a.Computed, ok || a.Null
@@ -189,7 +190,7 @@ func (g *Session) Called(calls []Call) (next, keep *executor.Settings, err error
 }
 
 // WithStarts is the text in which literals that mean the session's start, which a shard does not know, are what it is.
-func (g *Session) WithStarts(st *planner.Statement, calls []Call) (string, error) {
+func (g *Session) WithStarts(st *plan.Statement, calls []Call) (string, error) {
 	text, shift := st.Text, 0
 	for _, c := range calls {
 		arg := st.Sets[c.at].Value
@@ -207,7 +208,7 @@ func (g *Session) WithStarts(st *planner.Statement, calls []Call) (string, error
 }
 
 // StartValues are the parameters' values in which those that mean the session's start are what it is.
-func (g *Session) StartValues(st *planner.Statement, calls []Call, params [][]byte) (values [][]byte, changed bool, err error) {
+func (g *Session) StartValues(st *plan.Statement, calls []Call, params [][]byte) (values [][]byte, changed bool, err error) {
 	values = append([][]byte(nil), params...)
 	for _, c := range calls {
 		arg := st.Sets[c.at].Value
@@ -216,7 +217,7 @@ func (g *Session) StartValues(st *planner.Statement, calls []Call, params [][]by
 		}
 		uses := 0
 		for _, s := range st.Sets {
-			for _, other := range []planner.SetArg{s.Name, s.Value} {
+			for _, other := range []plan.SetArg{s.Name, s.Value} {
 				if other.Param == arg.Param {
 					uses++
 				}
@@ -237,7 +238,7 @@ func refusedStart(name string) error {
 
 // startOf is the value that the session's start gives to a call.
 func (g *Session) startOf(c Call) string {
-	next, _, err := g.change(&planner.Set{Op: "set", Name: c.Name, Value: c.asSet().Value}, g.Settings, g.Settings)
+	next, _, err := g.change(&plan.Set{Op: "set", Name: c.Name, Value: c.asSet().Value}, g.Settings, g.Settings)
 	if err != nil {
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -72,7 +73,7 @@ func checkOwn(name, value string) error {
 func OwnDefault(name string) string { return ownSettings[name].otherwise }
 
 // Own reports whether the statement is about one of the router's own settings.
-func Own(s *planner.Set) bool {
+func Own(s *plan.Set) bool {
 	if s == nil {
 		return false
 	}

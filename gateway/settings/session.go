@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -210,12 +211,12 @@ func (g *Session) Untell() {
 
 // After returns the settings as they are after the statement: those in effect,
 // and those that stay when the transaction commits.
-func (g *Session) After(s *planner.Set) (next, keep *executor.Settings, err error) {
+func (g *Session) After(s *plan.Set) (next, keep *executor.Settings, err error) {
 	return g.change(s, g.Settings, g.kept())
 }
 
 // change is after, where the settings were next and keep before.
-func (g *Session) change(s *planner.Set, next, keep *executor.Settings) (*executor.Settings, *executor.Settings, error) {
+func (g *Session) change(s *plan.Set, next, keep *executor.Settings) (*executor.Settings, *executor.Settings, error) {
 	switch s.Op {
 	case "set", "reset":
 		name, value := strings.ToLower(s.Name), s.Value
@@ -296,7 +297,7 @@ func withRoleOf(s, of *executor.Settings) *executor.Settings {
 }
 
 // Resets reports whether a SET has a value that it takes from the session's start, which the shard does not know.
-func (g *Session) Resets(s *planner.Set) bool {
+func (g *Session) Resets(s *plan.Set) bool {
 	name := strings.ToLower(s.Name)
 	if _, defaulted := g.OnShardsAs(g.Defaults).Get(name); !defaulted {
 		return false

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
@@ -76,7 +76,7 @@ func (l *slowLog) take(now time.Time) (suppressed int, ok bool) {
 
 // report is what is known of a statement that has ended.
 type report struct {
-	st       *planner.Statement
+	st       *plan.Statement
 	ran      int
 	shard    string // "" is the router itself
 	shards   string // those that take part, where there are several
@@ -168,7 +168,7 @@ func (s *Session) logSlow(r *report, traceID string) {
 }
 
 // planOf names the statement's kind of plan.
-func planOf(st *planner.Statement) string {
+func planOf(st *plan.Statement) string {
 	if st == nil {
 		return telemetry.Prepare.String()
 	}
@@ -176,7 +176,7 @@ func planOf(st *planner.Statement) string {
 }
 
 // shapeOf is the statement's text without its literals.
-func shapeOf(st *planner.Statement) string {
+func shapeOf(st *plan.Statement) string {
 	if st == nil {
 		return "(Parse, Describe)"
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/heat"
@@ -40,7 +40,7 @@ type Who struct {
 // Statement is what is noted until the statement ends.
 type Statement struct {
 	// Last is the last statement of what is sent; nil: only descriptions are asked for.
-	Last *planner.Statement
+	Last *plan.Statement
 	// Ran is how many statements are sent.
 	Ran int
 	// Cell is where the time of a routed statement is counted for its range; nil: nowhere.
@@ -67,7 +67,7 @@ func (s *Session) Numbered(id uint32) { s.who.Session = id }
 func (s *Session) BeginUnit() { s.Tries, s.Unit = 0, trace.Parent{} }
 
 // Runs notes that a statement is sent to a shard, or answered by the router.
-func (s *Session) Runs(st *planner.Statement) {
+func (s *Session) Runs(st *plan.Statement) {
 	s.Last = st
 	s.Ran++
 }
@@ -135,7 +135,7 @@ func (s *Session) Retried(shard string) {
 }
 
 // Answered counts a statement that the router itself has answered.
-func (s *Session) Answered(st *planner.Statement, began time.Time) {
+func (s *Session) Answered(st *plan.Statement, began time.Time) {
 	now := time.Now()
 	took := now.Sub(began)
 	s.to.Router.Done(telemetry.Class(st.Class), 1, took)

@@ -1,6 +1,9 @@
 package sqltext
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // QuoteIdent quotes an identifier where it needs it.
 func QuoteIdent(s string) string {
@@ -49,3 +52,6 @@ var reserved = func() map[string]bool {
 	}
 	return m
 }()
+
+// Dollar is the placeholder of parameter n, from 1.
+func Dollar(n int) string { return "$" + strconv.Itoa(n) }

@@ -1,10 +1,10 @@
 package copydata
 
-import "github.com/cleavedb/cleave/planner"
+import "github.com/cleavedb/cleave/planner/plan"
 
 // Fields reads the values of records in text and csv. What it returns is good until the next Begin.
 type Fields struct {
-	Format *planner.CopyFormat
+	Format *plan.CopyFormat
 	// Want is, for each value of a record up to the last that matters, its place among those that are looked at, -1 if it
 	// is not.
 	Want []int

@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // KeyReader reads the shard key of records.
 type KeyReader struct {
 	Fields // those of the key
-	p      *planner.CopyPlan
+	p      *plan.CopyPlan
 	Key    keyspace.Key
 }
 
 // NewKeyReader reads the records of a COPY.
-func NewKeyReader(p *planner.CopyPlan) *KeyReader {
+func NewKeyReader(p *plan.CopyPlan) *KeyReader {
 	k := &KeyReader{p: p, Key: make(keyspace.Key, len(p.KeyAt))}
 	k.Format, k.ForceNull, k.ForceNotNull = &p.CopyFormat, make([]bool, len(p.KeyAt)), make([]bool, len(p.KeyAt))
 	for i, at := range p.KeyAt {
@@ -28,8 +28,8 @@ func NewKeyReader(p *planner.CopyPlan) *KeyReader {
 		if at >= 0 {
 			k.Want[at] = i
 		}
-		k.ForceNull[i] = planner.Forced(p.ForceNull, p.Table.ShardKey[i])
-		k.ForceNotNull[i] = planner.Forced(p.ForceNotNull, p.Table.ShardKey[i])
+		k.ForceNull[i] = plan.Forced(p.ForceNull, p.Table.ShardKey[i])
+		k.ForceNotNull[i] = plan.Forced(p.ForceNotNull, p.Table.ShardKey[i])
 	}
 	return k
 }

@@ -3,7 +3,7 @@ package copydata
 import (
 	"bytes"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // Header is what a binary COPY begins with, Trailer its end.
@@ -39,7 +39,7 @@ func AppendText(dst, v []byte, delimiter byte) []byte {
 
 // AppendField writes a value as csv, in quotes where it needs them
 // (CopyAttributeOutCSV).
-func AppendField(dst, v []byte, p *planner.CopyFormat, force, single bool) []byte {
+func AppendField(dst, v []byte, p *plan.CopyFormat, force, single bool) []byte {
 	if !force {
 		force = string(v) == p.Null || single && string(v) == `\.` ||
 			bytes.IndexByte(v, p.Delimiter) >= 0 || bytes.IndexByte(v, p.Quote) >= 0 || bytes.ContainsAny(v, "\r\n")
@@ -48,7 +48,7 @@ func AppendField(dst, v []byte, p *planner.CopyFormat, force, single bool) []byt
 }
 
 // AppendCSV writes a value as csv, in quotes or not.
-func AppendCSV(dst, v []byte, p *planner.CopyFormat, quoted bool) []byte {
+func AppendCSV(dst, v []byte, p *plan.CopyFormat, quoted bool) []byte {
 	if !quoted {
 		return append(dst, v...)
 	}

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 )
 
 // Answer is the answer of an EXPLAIN as it is made.
 type Answer struct {
-	x     *planner.Explain
+	x     *plan.Explain
 	op    string
 	began time.Time
 	lines []string // the text, without its head
@@ -21,7 +21,7 @@ type Answer struct {
 }
 
 // NewAnswer begins the answer of an EXPLAIN of what is called op.
-func NewAnswer(x *planner.Explain, op string) *Answer {
+func NewAnswer(x *plan.Explain, op string) *Answer {
 	return &Answer{x: x, op: op, began: time.Now()}
 }
 

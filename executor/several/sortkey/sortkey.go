@@ -12,7 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -35,7 +35,7 @@ type encoder func(dst, v []byte) ([]byte, error)
 
 // New returns the keys of a plan whose text gives columns of these types.
 // false: the order of one of them is not known here.
-func New(order []planner.OrderKey, fields []wire.Field, formats []int16) (*Keys, bool) {
+func New(order []plan.OrderKey, fields []wire.Field, formats []int16) (*Keys, bool) {
 	k := &Keys{columns: len(fields)}
 	for _, o := range order {
 		at := o.Column

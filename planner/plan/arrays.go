@@ -1,9 +1,9 @@
-package planner
+package plan
 
 import (
 	"encoding/binary"
 
-	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -11,8 +11,8 @@ import (
 
 // arrayOIDs maps the array types of pg_type.dat to their elements' types.
 var arrayOIDs = map[uint32]uint32{
-	1000: oidBool, 1001: 17, 1005: oidInt2, 1007: oidInt4, 1016: oidInt8, 1009: oidText, 1015: oidVarchar, 1182: oidDate, 1115: oidTimestamp, 1185: oidTimestmpz,
-	2951: oidUUID, 1231: oidNumeric,
+	1000: pgoid.Bool, 1001: pgoid.Bytea, 1005: pgoid.Int2, 1007: pgoid.Int4, 1016: pgoid.Int8, 1009: pgoid.Text, 1015: pgoid.Varchar, 1182: pgoid.Date, 1115: pgoid.Timestamp, 1185: pgoid.Timestamptz,
+	2951: pgoid.UUID, 1231: pgoid.Numeric,
 }
 
 // expandKeys writes out the alternatives of array parameters. Without any it
@@ -77,8 +77,8 @@ func (e *KeyExpr) elements(args *Args) ([]KeyExpr, error) {
 	one.Array, one.Param, one.Cast = false, 0, 0
 	element := uint32(0)
 	switch {
-	case oid == 0 || oid == oidUnknown:
-	case e.Cast != 0 && (oid == oidText || oid == oidVarchar):
+	case oid == 0 || oid == pgoid.Unknown:
+	case e.Cast != 0 && (oid == pgoid.Text || oid == pgoid.Varchar):
 		format = 0
 	default:
 		known := false
@@ -91,7 +91,7 @@ func (e *KeyExpr) elements(args *Args) ([]KeyExpr, error) {
 		if values, element, err = binaryArray(raw); err != nil {
 			return nil, err
 		}
-	} else if values, err = textArray(raw); err != nil {
+	} else if values, err = ArrayElements(raw); err != nil {
 		return nil, err
 	}
 	typed := *e
@@ -155,14 +155,14 @@ func binaryArray(b []byte) (values [][]byte, element uint32, err error) {
 	return values, element, nil
 }
 
-// textArray reads an array in text format: {1,NULL,"a b"}, nested ones too. The
+// ArrayElements reads an array in text format: {1,NULL,"a b"}, nested ones too. The
 // elements keep what PostgreSQL would give to the element type's input.
-func textArray(b []byte) ([][]byte, error) {
+func ArrayElements(b []byte) ([][]byte, error) {
 	values, _, err := textElements(b)
 	return values, err
 }
 
-// textElements is textArray, and where the elements stand.
+// textElements is ArrayElements, and where the elements stand.
 func textElements(b []byte) (values [][]byte, spans [][2]int, err error) {
 	bad := func() error {
 		return sqlstate.New(sqlstate.InvalidTextRepresentation, "malformed array literal: %q", b)
@@ -274,6 +274,3 @@ func equalFold(b []byte, s string) bool {
 	}
 	return true
 }
-
-// arrayMark is added to a key type to count the uses of a parameter as an array of it.
-const arrayMark keyspace.Type = 100

@@ -1,15 +1,11 @@
-package planner
+package plan
 
 import (
 	"bytes"
 	"cmp"
 	"slices"
 
-	pg "github.com/pganalyze/pg_query_go/v6"
-
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/planner/keytype"
-	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -65,7 +61,7 @@ func (t *Target) Touch(snap *shardmap.Snapshot, args *Args, units *[]Units) ([]s
 			}
 		}
 	default:
-		key := make(keyspace.Key, 0, maxKeyColumns)
+		key := make(keyspace.Key, 0, MaxKeyColumns)
 		keys, err := expandKeys(t.Keys, args)
 		if err != nil {
 			return nil, err
@@ -111,90 +107,6 @@ func (t *Target) Touch(snap *shardmap.Snapshot, args *Args, units *[]Units) ([]s
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-// bounds returns the facts of a comparison of a column with what may be a constant, where the
-// order of both is that of the keys' encoding: not for texts, whose order is a
-// matter of collations.
-func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
-	one := func(l, r *pg.Node, op string) *fact {
-		c, ok := co.columnOf(l, sc)
-		if !ok {
-			if c, ok = co.columnOf(r, sc); !ok {
-				return nil
-			}
-			r, op = l, map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
-		}
-		if keytype.IsText(c.typ) || c.typ == keyspace.Bool {
-			return nil
-		}
-		x := &fact{a: c.term, b: c.term, bound: op, open: r}
-		co.bound.bounds = append(co.bound.bounds, x)
-		return x
-	}
-	var out []*fact
-	switch e.Kind {
-	case pg.A_Expr_Kind_AEXPR_OP:
-		switch op := sqltree.Operator(e); op {
-		case "<", "<=", ">", ">=":
-			if x := one(e.Lexpr, e.Rexpr, op); x != nil {
-				out = append(out, x)
-			}
-		}
-	case pg.A_Expr_Kind_AEXPR_BETWEEN:
-		if items := e.Rexpr.GetList().GetItems(); len(items) == 2 {
-			for i, op := range []string{">=", "<="} {
-				if x := one(e.Lexpr, items[i], op); x != nil && x.bound == op {
-					out = append(out, x)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// settleBounds reads the constants of the bounds, once one shard is not enough.
-func (co *restrictions) settleBounds() {
-	list := co.bound.bounds
-	co.bound.bounds = nil
-	for _, x := range list {
-		if k, ok := co.constantOf(x.open, co.terms[x.a].typ, false); ok && !k.never && !k.array {
-			x.limit, x.open = k, nil
-		}
-	}
-}
-
-// spansOf returns the interval of the first shard key column that the rows of a
-// table's place are in, nil if the keyspace has no order or nothing is known.
-func (rp *readPlans) spansOf(u *use) []Span {
-	index, ok := rp.snap.Keyspace(u.rel.table.Keyspace)
-	if !ok || index.Def().Strategy != keyspace.Range || u.node.key[0] == noTerm {
-		return nil
-	}
-	in := asSet(u.facts.class(u.node.key[0]))
-	var s Span
-	for _, x := range u.facts.list {
-		if x.bound == "" || x.open != nil || !in[x.a] {
-			continue
-		}
-		e, ok := x.limit.keyExpr(index.Def().Types[0])
-		if ok {
-			rp.strict(&e)
-		}
-		if !ok || e.Never || e.Strict {
-			continue
-		}
-		switch {
-		case x.bound[0] == '>' && s.Low == nil:
-			s.Low, s.LowOpen = &e, x.bound == ">"
-		case x.bound[0] == '<' && s.High == nil:
-			s.High, s.HighOpen = &e, x.bound == "<"
-		}
-	}
-	if s.Low == nil && s.High == nil {
-		return nil
-	}
-	return []Span{s}
 }
 
 // owners adds the shards that may own keys of the interval. A parameter that is
@@ -353,7 +265,7 @@ func (p *InsertPlan) key(key keyspace.Key, row int, args *Args, computed [][]byt
 			key[i], never, err = e.eval(args)
 		}
 		if err == nil && never {
-			err = nullKey(p.Table, p.Table.ShardKey[i])
+			err = NullKey(p.Table, p.Table.ShardKey[i])
 		}
 		if err != nil {
 			return err
@@ -367,13 +279,13 @@ func (p *InsertPlan) key(key keyspace.Key, row int, args *Args, computed [][]byt
 // Errors: 23502, 22xxx.
 func StoredKey(t *shardmap.Table, i int, e *KeyExpr, text []byte) (keyspace.Value, error) {
 	if text == nil {
-		return keyspace.Value{}, nullKey(t, t.ShardKey[i])
+		return keyspace.Value{}, NullKey(t, t.ShardKey[i])
 	}
 	v, err := keyspace.ParseText(e.Type, text)
 	if err != nil {
 		return v, err
 	}
-	return e.mod.Coerce(v)
+	return e.Modifier.Coerce(v)
 }
 
 // Owner is the shard that owns a key of a table. Errors: those of Owners.

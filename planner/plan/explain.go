@@ -1,10 +1,11 @@
-package planner
+package plan
 
 import (
 	"strconv"
 	"strings"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/ownership"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -33,7 +34,7 @@ func (s *Statement) Explain(snap *shardmap.Snapshot, args *Args) ([]string, erro
 	switch s.Kind {
 	case OneShard:
 		made := s.Fill != nil && s.keysMade()
-		open := made || args == nil && s.usesParams()
+		open := made || args == nil && s.UsesParams()
 		var r Route
 		var err error
 		if !open {
@@ -58,7 +59,7 @@ func (s *Statement) Explain(snap *shardmap.Snapshot, args *Args) ([]string, erro
 				line("epoch", strconv.FormatUint(r.Epoch, 10))
 			}
 		}
-		line("shard key", s.keyText())
+		line("shard key", s.KeyText())
 	case Several:
 		out = append(out, s.Plan.Lines(snap, args)...)
 	case DefaultShard:
@@ -103,17 +104,8 @@ func refusalLines(e *sqlstate.Error) []string {
 	return out
 }
 
-// String returns the name of a kind of plan, as EXPLAIN (ROUTE) and metrics print it.
-func (k Kind) String() string {
-	names := [...]string{"empty", "one shard", "default shard", "any shard", "schema change", "transaction", "session setting",
-		"prepare", "execute", "deallocate", "router tables", "router function", "explain", "several shards", "notifications", "block", "users"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return "unknown"
-}
-
-func (s *Statement) usesParams() bool {
+// UsesParams reports whether parameters stand for shard keys.
+func (s *Statement) UsesParams() bool {
 	for _, k := range s.Keys {
 		for i := range k {
 			if k[i].Param != 0 {
@@ -124,15 +116,15 @@ func (s *Statement) usesParams() bool {
 	return false
 }
 
-// keyText prints the shard key alternatives, at most eight of them.
-func (s *Statement) keyText() string {
+// KeyText prints the shard key alternatives, at most eight of them.
+func (s *Statement) KeyText() string {
 	if len(s.Keys) == 0 {
 		return "none can match"
 	}
 	var out []string
 	for i, k := range s.Keys {
 		if i == 8 {
-			out = append(out, "... ("+itoa(len(s.Keys))+" in all)")
+			out = append(out, "... ("+strconv.Itoa(len(s.Keys))+" in all)")
 			break
 		}
 		parts := make([]string, len(k))
@@ -148,13 +140,13 @@ func (s *Statement) keyText() string {
 func (e *KeyExpr) String() string {
 	switch {
 	case e.Array && e.Cast != 0:
-		return "any of " + dollar(e.Param) + "::" + e.Cast.String() + "[]"
+		return "any of " + sqltext.Dollar(e.Param) + "::" + e.Cast.String() + "[]"
 	case e.Array:
-		return "any of " + dollar(e.Param)
+		return "any of " + sqltext.Dollar(e.Param)
 	case e.Param != 0 && e.Cast != 0:
-		return dollar(e.Param) + "::" + e.Cast.String()
+		return sqltext.Dollar(e.Param) + "::" + e.Cast.String()
 	case e.Param != 0:
-		return dollar(e.Param)
+		return sqltext.Dollar(e.Param)
 	case e.Never:
 		return "NULL"
 	case e.Type == keyspace.Int2, e.Type == keyspace.Int4, e.Type == keyspace.Int8:
@@ -198,7 +190,7 @@ func (p *Plan) Lines(snap *shardmap.Snapshot, args *Args) []string {
 	for i := range p.Relations {
 		r := &p.Relations[i]
 		line("relation "+r.Name, r.Target.text(snap, args)+": "+r.Text)
-		ownershipLines(r.own, line, &r.Target, snap, args)
+		ownershipLines(r.Ownership, line, &r.Target, snap, args)
 		for _, ix := range r.Index {
 			line("index on "+r.Name, strings.Join(ix, ", "))
 		}
@@ -211,7 +203,7 @@ func (p *Plan) Lines(snap *shardmap.Snapshot, args *Args) []string {
 		line("shards", p.Target.text(snap, args))
 	}
 	line("shard text", p.Text)
-	ownershipLines(p.own, line, &p.Target, snap, args)
+	ownershipLines(p.Ownership, line, &p.Target, snap, args)
 	line("combine", p.Combine.String())
 	line("why", p.Why)
 	return out
@@ -275,7 +267,7 @@ func (c *Combine) String() string {
 		switch {
 		case x.count == nil:
 		case x.count.Param != 0:
-			parts = append(parts, x.name+" "+dollar(x.count.Param))
+			parts = append(parts, x.name+" "+sqltext.Dollar(x.count.Param))
 		default:
 			parts = append(parts, x.name+" "+strconv.FormatInt(x.count.Value, 10))
 		}
@@ -367,4 +359,25 @@ func (p *Plan) writeLines(line func(name, value string)) {
 // String is the template with relations as they are called in EXPLAIN.
 func (t *Template) String() string {
 	return t.Join(func(n int) string { return "<relation " + strconv.Itoa(n) + ">" })
+}
+
+// ownershipLines tells what shards with strangers run instead.
+func ownershipLines(o *ownership.Filter, line func(name, value string), target *Target, snap *shardmap.Snapshot, args *Args) {
+	if o == nil {
+		return
+	}
+	names, err := target.Shards(snap, args)
+	if err != nil { // parameters that are not known
+		all := Target{Keyspace: o.Keyspace}
+		if names, err = all.Shards(snap, args); err != nil {
+			return
+		}
+	}
+	for _, name := range names {
+		if text, err := o.On("", name, []*shardmap.Snapshot{snap}); err != nil {
+			line("on "+name, err.Error())
+		} else {
+			line("on "+name, text)
+		}
+	}
 }

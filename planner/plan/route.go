@@ -1,10 +1,11 @@
-package planner
+package plan
 
 import (
 	"errors"
 	"strings"
 	"unsafe"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/sqltext"
@@ -12,8 +13,8 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// maxKeyColumns is how many shard key columns are evaluated without allocation.
-const maxKeyColumns = 8
+// MaxKeyColumns is how many shard key columns are evaluated without allocation.
+const MaxKeyColumns = 8
 
 // Route says where one execution of the statement goes.
 //
@@ -71,17 +72,17 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 	if !found {
 		return Route{}, sqlstate.New(sqlstate.CannotConnectNow, "keyspace %q is not in the shard map any more", s.Keyspace)
 	}
-	var stack [maxKeyColumns]keyspace.Value
+	var stack [MaxKeyColumns]keyspace.Value
 	var route Route
 	keys := s.Keys
-	if s.arrays && literals == nil {
+	if s.ArrayKeys && literals == nil {
 		var err error
 		if keys, err = expandKeys(keys, args); err != nil {
 			return Route{}, err
 		}
 	}
 	for _, exprs := range keys {
-		if len(exprs) > maxKeyColumns {
+		if len(exprs) > MaxKeyColumns {
 			return Route{}, sqlstate.Refusal("CLV-0268", "the shard key has too many columns")
 		}
 		key := stack[:len(exprs)]
@@ -103,8 +104,8 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 				if key[i], never, err = e.eval(args); err != nil {
 					return Route{}, err
 				}
-				if never && e.into != nil && !e.selected {
-					return Route{}, nullKey(e.into, e.into.ShardKey[i])
+				if never && e.Into != nil && !e.Selected {
+					return Route{}, NullKey(e.Into, e.Into.ShardKey[i])
 				}
 			}
 			match = match && !never
@@ -116,7 +117,7 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 		if err != nil {
 			if unlisted := sqlstate.As(err).Code == sqlstate.CheckViolation; unlisted && !stores(exprs) {
 				continue // no shard has rows of a value that is not listed
-			} else if unlisted && exprs[0].selected {
+			} else if unlisted && exprs[0].Selected {
 				return Route{Several: true, Keyspace: s.Keyspace}, nil // an error only if there are such rows
 			}
 			return Route{}, err
@@ -156,7 +157,7 @@ func (s *Statement) TextKey(sql string, literals []sqltext.Literal) []string {
 
 func (s *Statement) firstKey(args *Args, sql string, literals []sqltext.Literal) []string {
 	keys := s.Keys
-	if s.arrays && literals == nil {
+	if s.ArrayKeys && literals == nil {
 		var err error
 		if keys, err = expandKeys(keys, args); err != nil {
 			return nil
@@ -190,7 +191,7 @@ func (s *Statement) firstKey(args *Args, sql string, literals []sqltext.Literal)
 // stores reports whether a key is one that is written, not one that is looked for.
 func stores(key []KeyExpr) bool {
 	for i := range key {
-		if key[i].into != nil {
+		if key[i].Into != nil {
 			return true
 		}
 	}
@@ -221,20 +222,20 @@ func (r *Route) Text() string {
 // fromText reads the literal of another text of the same shape.
 func (e *KeyExpr) fromText(sql string, literals []sqltext.Literal) (keyspace.Value, bool) {
 	var v keyspace.Value
-	if e.Param != 0 || e.lit == 0 || int(e.lit) > len(literals) {
+	if e.Param != 0 || e.Literal == 0 || int(e.Literal) > len(literals) {
 		return v, false
 	}
-	l := literals[e.lit-1]
+	l := literals[e.Literal-1]
 	switch l.Class {
 	case 'i':
-		if !keytype.IsInt(e.as) {
+		if !keytype.IsInt(e.As) {
 			return v, false
 		}
 		n := int64(0)
 		for _, c := range []byte(sql[l.Start:l.End]) {
 			n = n*10 + int64(c-'0') // at most 18 digits
 		}
-		if !keytype.Fits(e.as, n) || !keytype.Fits(e.Type, n) {
+		if !keytype.Fits(e.As, n) || !keytype.Fits(e.Type, n) {
 			return v, false
 		}
 		return keyspace.Int(e.Type, n), true
@@ -243,7 +244,7 @@ func (e *KeyExpr) fromText(sql string, literals []sqltext.Literal) (keyspace.Val
 		if strings.IndexByte(text, '\'') >= 0 {
 			return v, false
 		}
-		v, err := keyspace.ParseText(e.as, unsafe.Slice(unsafe.StringData(text), len(text)))
+		v, err := keyspace.ParseText(e.As, unsafe.Slice(unsafe.StringData(text), len(text)))
 		if err != nil {
 			return v, false
 		}
@@ -251,23 +252,13 @@ func (e *KeyExpr) fromText(sql string, literals []sqltext.Literal) (keyspace.Val
 		if !ok || never {
 			return v, false
 		}
-		if v, err = e.mod.Coerce(v); err != nil {
+		if v, err = e.Modifier.Coerce(v); err != nil {
 			return v, false
 		}
 		return v, true
 	}
 	return v, false
 }
-
-const (
-	oidInt8    = 20
-	oidInt2    = 21
-	oidInt4    = 23
-	oidText    = 25
-	oidUnknown = 705
-	oidVarchar = 1043
-	oidNumeric = 1700
-)
 
 // eval reads a parameter. never is true if it is equal to no value of the column.
 func (e *KeyExpr) eval(args *Args) (v keyspace.Value, never bool, err error) {
@@ -284,30 +275,30 @@ func (e *KeyExpr) bound(args *Args) (raw []byte, oid uint32, format int16, err e
 	if !ok {
 		return nil, 0, 0, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", e.Param)
 	}
-	if (oid == 0 || oid == oidUnknown) && e.Strict && raw != nil {
-		return nil, 0, 0, sqlstate.Refusal("CLV-0269", "parameter %s is the shard key, and the statement uses it elsewhere too, so its type is not certain", dollar(e.Param)).
-			WithHint("Cast it where it is the shard key (%s::%s) and use a parameter of its own elsewhere, or give its type in the driver.", dollar(e.Param), e.Type.String())
+	if (oid == 0 || oid == pgoid.Unknown) && e.Strict && raw != nil {
+		return nil, 0, 0, sqlstate.Refusal("CLV-0269", "parameter %s is the shard key, and the statement uses it elsewhere too, so its type is not certain", sqltext.Dollar(e.Param)).
+			WithHint("Cast it where it is the shard key (%s::%s) and use a parameter of its own elsewhere, or give its type in the driver.", sqltext.Dollar(e.Param), e.Type.String())
 	}
 	return raw, oid, format, nil
 }
 
-// readAs is the type that a parameter of an open type is read as.
-func (e *KeyExpr) readAs() keyspace.Type {
+// ReadAs is the type that a parameter of an open type is read as.
+func (e *KeyExpr) ReadAs() keyspace.Type {
 	if e.Cast != 0 {
 		return e.Cast
 	}
-	return e.as
+	return e.As
 }
 
 // value reads a value of a type (0: the one that it is compared with).
 func (e *KeyExpr) value(raw []byte, oid uint32, format int16) (v keyspace.Value, never bool, err error) {
-	as := e.readAs()
+	as := e.ReadAs()
 	switch {
-	case oid == 0 || oid == oidUnknown:
+	case oid == 0 || oid == pgoid.Unknown:
 		if keytype.IsInt(as) && format == 1 {
 			as = intOfSize(len(raw), as)
 		}
-	case keytype.IsInt(as) && (oid == oidInt8 || oid == oidInt4 || oid == oidInt2):
+	case keytype.IsInt(as) && (oid == pgoid.Int8 || oid == pgoid.Int4 || oid == pgoid.Int2):
 		t, _ := keyspace.TypeByOID(oid)
 		if e.Cast == 0 {
 			as = t
@@ -316,11 +307,11 @@ func (e *KeyExpr) value(raw []byte, oid uint32, format int16) (v keyspace.Value,
 		} else {
 			as = t
 		}
-	case keytype.IsText(as) && (oid == oidText || oid == oidVarchar):
+	case keytype.IsText(as) && (oid == pgoid.Text || oid == pgoid.Varchar):
 	case oid == as.OID():
-	case e.Cast != 0 && (oid == oidText || oid == oidVarchar):
+	case e.Cast != 0 && (oid == pgoid.Text || oid == pgoid.Varchar):
 		format = 0 // the bytes of a text are the same in both formats
-	case keytype.IsInt(as) && oid == oidNumeric && format == 0 && e.Cast == 0 && e.into == nil:
+	case keytype.IsInt(as) && oid == pgoid.Numeric && format == 0 && e.Cast == 0 && e.Into == nil:
 		n, integral, sure := keytype.WholeNumber(string(raw))
 		if !sure {
 			return v, false, typeRefusal(e)
@@ -340,13 +331,13 @@ func (e *KeyExpr) value(raw []byte, oid uint32, format int16) (v keyspace.Value,
 		return v, false, typeRefusal(e)
 	}
 	if never {
-		if e.into != nil {
+		if e.Into != nil {
 			return v, false, sqlstate.New(sqlstate.NumericOutOfRange, "%s out of range", e.Type)
 		}
 		return v, true, nil
 	}
-	if e.mod != keyspace.NoModifier {
-		if v, err = e.mod.Coerce(v); err != nil {
+	if e.Modifier != keyspace.NoModifier {
+		if v, err = e.Modifier.Coerce(v); err != nil {
 			return v, false, err
 		}
 	}
@@ -374,11 +365,9 @@ func intOfSize(n int, otherwise keyspace.Type) keyspace.Type {
 }
 
 func typeRefusal(e *KeyExpr) error {
-	return sqlstate.Refusal("CLV-0270", "parameter %s has a type that the router does not compare with a shard key of type %s", dollar(e.Param), e.Type.String()).
+	return sqlstate.Refusal("CLV-0270", "parameter %s has a type that the router does not compare with a shard key of type %s", sqltext.Dollar(e.Param), e.Type.String()).
 		WithHint("Send it as %s, or leave its type open.", e.Type.String())
 }
-
-func dollar(n int) string { return "$" + itoa(n) }
 
 // Held returns a transit with a hold that has keys which one execution of the
 // statement may touch, nil if there is none. Where the keys are not known before it
@@ -551,4 +540,60 @@ func (t *Target) needs(snap *shardmap.Snapshot, args *Args, n *need) {
 			n.key(index, key)
 		}
 	}
+}
+
+// KeyExpr is a shard key column's value: a literal, or a parameter.
+type KeyExpr struct {
+	Type  keyspace.Type
+	Param int            // 1-based; 0 for a literal
+	Value keyspace.Value // literal
+	Never bool           // the literal is NULL or out of the column's domain: no row can match
+	// Cast is the type of an explicit cast around the parameter, 0 if none.
+	Cast keyspace.Type
+	// Array: the parameter is an array, of which the value is one element.
+	Array bool
+	// Strict is set when the statement uses the parameter elsewhere too, where
+	// PostgreSQL could take another type for it: then the client has to say it.
+	Strict bool
+
+	Into *shardmap.Table // the table that an INSERT stores the value in, nil for a comparison
+	// Selected: rows of a query are stored, which may give none. What it says of them
+	// comes from its conditions, so that there are none with NULL.
+	Selected bool
+	Modifier keyspace.Modifier // what the column does to a stored value (INSERT)
+	Literal  int32             // 1-based index into the literals of Normalize; 0: not a plain literal
+	Location int32             // byte offset of the literal in the text + 1
+	As       keyspace.Type     // the type that the literal is read as, before it becomes Type
+}
+
+// Route is where one execution goes.
+type Route struct {
+	Shard    string
+	Keyspace string // "" where no key decided
+	// Range is printable where the caller has filled it with Text; Route leaves
+	// it empty so that the hot path builds no string.
+	Range  string
+	Epoch  uint64 // of the range or pin; the highest of several
+	Pinned bool
+	// Several: the keys are on several shards, so the statement has to be planned
+	// for them: Planner.Several.
+	Several bool
+	// Held is a transit with a hold that has a key of the statement, nil nearly
+	// always. Of a route to several shards it may be missing, see [Statement.Held].
+	Held *shardmap.Transit
+	// Unit is 1 more than the number of the assignment that decided, of the first one where
+	// there are several (see shardmap.Snapshot.Units); 0 where no key did.
+	Unit int
+
+	index   *shardmap.Index
+	rangeAt int // index into the keyspace's ranges, negative for a pin or listed value
+}
+
+// NullKey is the error of NULL in a column of the shard key.
+func NullKey(t *shardmap.Table, col string) error {
+	e := sqlstate.New(sqlstate.NullNotAllowed, "")
+	e.Code = sqlstate.NotNullViolation
+	e.Message = "null value in column " + sqltext.QuoteAlways(col) + " of relation " + sqltext.QuoteAlways(t.Name) + " violates not-null constraint"
+	e.Schema, e.Table, e.Column = t.Schema, t.Name, col
+	return e
 }
