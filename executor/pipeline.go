@@ -80,7 +80,9 @@ type expected struct {
 	watch    Watch     // anDescribe*: is told the RowDescription
 	columns  *Columns  // anDescribePortal: is set; anExecute: says what is translated. anQuery: both
 	quiet    bool      // of the router's own: nothing that comes with it is for the client
-	sweeps   bool      // it is DISCARD SEQUENCES, see Conn.Count
+	// row: anExecute of the router's own. It is given the body of each row, which is good during the call.
+	row    func(body []byte) error
+	sweeps bool // it is DISCARD SEQUENCES, see Conn.Count
 }
 
 // Watch is told the body of the RowDescription that answers a Describe, nil for
@@ -321,6 +323,13 @@ func (p *Pipeline) Execute(portal string, rowsMax int32, columns *Columns) {
 	p.out = wire.AppendExecute(p.out, portal, rowsMax)
 	p.statements++
 	p.expect(expected{what: anExecute, columns: columns})
+}
+
+// ExecuteAside adds an Execute of the router's own beside what is run for the client, who sees nothing of it. row is given
+// the body of each row, which is good during the call.
+func (p *Pipeline) ExecuteAside(portal string, row func(body []byte) error) {
+	p.out = wire.AppendExecute(p.out, portal, 0)
+	p.expect(expected{what: anExecute, swallow: true, quiet: true, row: row})
 }
 
 // Close adds a Close of a portal.

@@ -132,6 +132,8 @@ func (r *relaying) row(body []byte) (verdict, error) {
 	switch e := &p.queue[p.head]; {
 	case e.what != anExecute && e.what != anQuery:
 		return keep, p.unexpected("a row that nobody asked for")
+	case e.row != nil:
+		return drop, e.row(body)
 	case e.columns != nil && len(e.columns.list) > 0:
 		held, err := p.recode(body, e.columns)
 		return waitIf(held), err

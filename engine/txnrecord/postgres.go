@@ -2,6 +2,7 @@ package txnrecord
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,6 +63,13 @@ func (postgres) Snapshot() string { return "SELECT pg_catalog.pg_current_snapsho
 
 func (postgres) Recent(before string) string {
 	return "SELECT id FROM " + Table + " WHERE xid >= pg_catalog.pg_snapshot_xmin('" + before + "') AND NOT pg_catalog.pg_visible_in_snapshot(xid, '" + before + "') AND decided IS NOT false"
+}
+
+// The start of the server is told as a number, which no setting prints in another way.
+func (postgres) Look() string {
+	return "SELECT pg_catalog.pg_current_snapshot(), EXTRACT(EPOCH FROM pg_catalog.pg_postmaster_start_time()), (SELECT pg_catalog.string_agg(" +
+		"pg_catalog.concat(r.id, ':', pg_catalog.array_to_string(r.shards, ',')), ' ') FROM (SELECT id, shards FROM " + Table + " WHERE xid OPERATOR(pg_catalog.>=) pg_catalog.pg_snapshot_xmin($1) " +
+		"AND NOT pg_catalog.pg_visible_in_snapshot(xid, $1) AND decided IS NOT false LIMIT " + strconv.Itoa(LookMax+1) + ") AS r)"
 }
 
 func (postgres) Visible(ids []string) string {

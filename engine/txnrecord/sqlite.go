@@ -88,6 +88,8 @@ func (sqlite) Recent(before string) string {
 	return "SELECT id FROM " + Table + " WHERE xid > " + before + " AND decided IS NOT false"
 }
 
+func (sqlite) Look() string { return "" }
+
 func (sqlite) Visible(ids []string) string {
 	return "SELECT id, shards FROM " + Table + " WHERE id IN ('" + strings.Join(ids, "', '") + "') AND decided IS NOT false"
 }

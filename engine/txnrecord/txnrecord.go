@@ -13,6 +13,9 @@ import (
 // readers that ask for atomic reads which shards belong together.
 const Table = "cleave_internal.transaction"
 
+// LookMax bounds the transactions that Look can tell.
+const LookMax = 200
+
 // Records is how one kind of engine keeps the records of transactions over several
 // shards, in SQL.
 type Records interface {
@@ -42,6 +45,11 @@ type Records interface {
 	// Recent are the transactions that are seen now, and were not by an earlier
 	// snapshot.
 	Recent(before string) string
+	// Look is a query that says what is seen now, as a row of three columns: a snapshot's text, as Snapshot; what tells
+	// this run of the server from others; the transactions that are seen now and were not by the earlier snapshot $1, each
+	// as its id, a colon and its shards with commas, with blanks between them, NULL for none. At most LookMax+1 of them
+	// are told. "" if the engine's snapshots are not taken so that they could be compared.
+	Look() string
 	// Visible are those of some transactions that are seen now, with their shards
 	// separated by commas.
 	Visible(ids []string) string

@@ -74,9 +74,9 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 		}
 		switch st.Plan.Op {
 		case plan.Scatter:
-			return c.startScatter(ctx, e)
+			return proved(ctx, c, e, c.startScatter)
 		case plan.Gather:
-			return c.startGather(ctx, e)
+			return proved(ctx, c, e, c.startGather)
 		case plan.Modify:
 			return c.startModify(ctx, e)
 		case plan.Insert:

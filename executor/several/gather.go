@@ -69,6 +69,9 @@ type turn struct {
 	p    *txn.Participant
 	rels []*fetched
 	s    *stream // of rels[0]
+	// bound are the requests of rels, where all were bound at once; those that were sent are taken away.
+	bound []request
+	once  bool
 }
 
 // fetch brings the relations' rows to the router and on to the scratch
@@ -101,10 +104,10 @@ func (g *gather) fetch(ctx context.Context) error {
 				turns[i].rels = append(turns[i].rels, r)
 			}
 		}
-		if len(turns[i].rels) > 1 && !g.c.Block && !p.Begun {
-			// As one statement has one snapshot, its relations on one shard have.
-			p.Begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
-		}
+		g.together(turns[i])
+	}
+	if err := g.bindAll(turns); err != nil {
+		return err
 	}
 	for _, t := range turns {
 		if err := g.next(t); err != nil {
@@ -116,7 +119,21 @@ func (g *gather) fetch(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return g.c.fits()
+}
+
+// together sees to it that a part's relations have one snapshot, as one statement has.
+func (g *gather) together(t *turn) {
+	switch {
+	case len(t.rels) < 2:
+	case !g.c.Block && !t.p.Begun:
+		t.p.Begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+	case g.c.proof != nil && !g.c.Lasting(t.p):
+		t.once = true
+		for _, r := range t.rels {
+			r.format = 0 // nobody may have to ask again
+		}
+	}
 }
 
 // shardsOf are the shards that a relation is read from.
@@ -133,18 +150,62 @@ func (g *gather) next(t *turn) error {
 	if len(t.rels) == 0 {
 		return nil
 	}
-	r := t.rels[0]
-	text, err := r.r.On(t.p.Shard, g.c.Maps(t.p, g.snap)...)
-	if err != nil {
-		return err
-	}
-	q := request{text: text, oids: g.in.typed(text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, alone: g.e.st.Stable, step: "relation " + r.r.Name}
-	if r.as != nil {
-		q.carried, q.results = r.as, r.as.formats(nil)
+	var q request
+	switch {
+	case len(t.bound) > 0:
+		q, t.bound = t.bound[0], t.bound[1:]
+	case t.once:
+		return unprovable() // it is asked for again: that would have another snapshot
+	default:
+		var err error
+		if q, err = g.request(t.p, t.rels[0]); err != nil {
+			return err
+		}
 	}
 	s, err := g.c.send(t.p, q)
 	t.s = s
 	return err
+}
+
+// bindAll binds the texts of all relations of each part that is to read them at once.
+func (g *gather) bindAll(turns []*turn) error {
+	var answers []*stream
+	for _, t := range turns {
+		if !t.once {
+			continue
+		}
+		for _, r := range t.rels {
+			q, err := g.request(t.p, r)
+			if err != nil {
+				return err
+			}
+			t.bound = append(t.bound, q)
+		}
+		s, err := g.c.bindAll(t.p, t.bound)
+		if err != nil {
+			return err
+		}
+		answers = append(answers, s)
+	}
+	for _, s := range answers {
+		if err := s.take(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request is the request of a relation on a part.
+func (g *gather) request(p *txn.Participant, r *fetched) (request, error) {
+	text, err := r.r.On(p.Shard, g.c.Maps(p, g.snap)...)
+	if err != nil {
+		return request{}, err
+	}
+	q := request{text: text, oids: g.in.typed(text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, alone: g.e.st.Stable, proved: true, step: "relation " + r.r.Name}
+	if r.as != nil {
+		q.carried, q.results = r.as, r.as.formats(nil)
+	}
+	return q, nil
 }
 
 // fetchOne takes one relation from its shards, a chunk of each in turn.

@@ -375,8 +375,10 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 // beginPortal begins to run what is bound.
 func (c *runner) beginPortal(p *portal) error {
 	c.MayRead(p.e.st, p.e.portion)
-	if err := c.consistent(c.Ctx, &p.e); err != nil {
-		return err
+	if !c.provable(p.e.st) {
+		if err := c.consistent(c.Ctx, &p.e); err != nil {
+			return err
+		}
 	}
 	j, err := c.begins(c.Ctx, &p.e)
 	p.job = j

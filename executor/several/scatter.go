@@ -38,6 +38,7 @@ func (c *runner) startScatter(ctx context.Context, e *execution) (job, error) {
 		return nil, err
 	}
 	q := e.request(plan.Text)
+	q.proved = true
 	hidden := plan.Combine.Hidden
 	if hidden > 0 {
 		q.results = hiddenFormats(e.results, len(e.desc.fields), hidden)
@@ -83,6 +84,10 @@ func sendPlan(c *runner, parts []*txn.Participant, q request, plan *plan.Plan, s
 			return nil, err
 		}
 		streams = append(streams, s)
+	}
+	if err := c.fits(); err != nil {
+		(&scatter{streams: streams}).stop()
+		return nil, err
 	}
 	return streams, nil
 }

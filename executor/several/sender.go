@@ -28,6 +28,7 @@ type sender struct {
 	// Of the statement that is under way:
 
 	bounds   limits.Bounds
+	proof    *proving      // of the read that begins, nil if it needs none
 	units    [4]plan.Units // of shardsOf
 	portalNo int           // names of portals on shards
 }
@@ -116,8 +117,7 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 		if e == nil || e.st.Kind != plan.Several || !e.st.ReadOnly {
 			return nil
 		}
-		return sqlstate.Refusal("CLV-1004", "an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open").
-			WithHint("Run BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'.")
+		return unprovable()
 	case c.Block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)

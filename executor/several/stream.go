@@ -40,6 +40,10 @@ type request struct {
 	copies bool
 	// copied are the columns of a COPY TO in binary.
 	copied *executor.Columns
+	// proved: it is a part of a read whose snapshots have to fit each other, see sender.proof.
+	proved bool
+	// bound is the portal that bindAll bound for it, "" if none.
+	bound string
 	// carried: columns of its rows are held as texts; results are its formats then.
 	carried *carried
 }
@@ -132,21 +136,10 @@ func (c *sender) send(p *txn.Participant, q request) (*stream, error) {
 	if err := c.number(p, &q); err != nil {
 		return nil, err
 	}
-	batched, alone := false, q.alone && c.alone(p, q)
-	if !alone {
-		var err error
-		if batched, err = c.Begin(p); err != nil {
+	if !q.alone || !c.alone(p, q) {
+		if err := c.within(p); err != nil {
 			return nil, err
 		}
-	}
-	switch {
-	case alone:
-	case !batched:
-		if err := c.Settle(p); err != nil {
-			return nil, err
-		}
-	default:
-		p.Pipe.Begin(c.Ex.Prepare(p.BeginText(), nil, 0, nil))
 	}
 	s := &stream{c: c, p: p, carried: q.carried, portion: q.portion, step: q.step, began: time.Now()}
 	if q.portion > 0 {
@@ -156,10 +149,12 @@ func (c *sender) send(p *txn.Participant, q request) (*stream, error) {
 	if q.copied != nil {
 		s.values = *q.copied
 	}
-	on := c.prepareOn(p, q, s)
-	p.Pipe.Bind(s.portal, on, bindBody(q), false)
+	c.bind(s, q)
 	p.Pipe.DescribePortal(s.portal, false, s, &s.values)
 	p.Pipe.Execute(s.portal, q.portion, &s.values)
+	if q.bound != "" {
+		p.Pipe.Close(q.bound, false)
+	}
 	p.Busy, s.reading = s, true
 	end := byte(executor.Sync)
 	if q.copies {
@@ -171,6 +166,34 @@ func (c *sender) send(p *txn.Participant, q request) (*stream, error) {
 		return nil, s.broken(err)
 	}
 	return s, nil
+}
+
+// within makes what is added to the part's pipeline run inside of the transaction, which begins with it if it has not.
+func (c *sender) within(p *txn.Participant) error {
+	batched, err := c.Begin(p)
+	switch {
+	case err != nil:
+		return err
+	case !batched:
+		return c.Settle(p)
+	}
+	p.Pipe.Begin(c.Ex.Prepare(p.BeginText(), nil, 0, nil))
+	return nil
+}
+
+// bind adds the Bind of a request, unless it was bound before.
+func (c *sender) bind(s *stream, q request) {
+	if q.bound != "" {
+		s.portal = q.bound
+		return
+	}
+	on := c.prepareOn(s.p, q, s)
+	bind := func() { s.p.Pipe.Bind(s.portal, on, bindBody(q), false) }
+	if q.proved && c.proof != nil {
+		c.proof.around(s, c.Lasting(s.p), bind)
+		return
+	}
+	bind()
 }
 
 // alone reports whether a text can run on a part without a transaction, which

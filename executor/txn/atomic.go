@@ -117,7 +117,12 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 	if err := ctx.Err(); err != nil {
 		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
 	}
-	e := sqlstate.New(sqlstate.SerializationFailure, "no snapshots of the %d shards were found that see the same transactions over several shards", len(views)).
+	return Unfit(len(views))
+}
+
+// Unfit is the error of a read for which no snapshots were found that fit each other.
+func Unfit(shards int) error {
+	e := sqlstate.New(sqlstate.SerializationFailure, "no snapshots of the %d shards were found that see the same transactions over several shards", shards).
 		WithHint("run it again; without cleave.read_consistency = 'atomic' each shard's snapshot is its own")
 	e.Retry = sqlstate.RetryTransaction
 	return e

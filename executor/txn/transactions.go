@@ -65,6 +65,7 @@ type Transactions struct {
 	// wake asks Run to look now: something was left unfinished.
 	wake chan struct{}
 	gate gate
+	base base
 	// schemaLeft is TransactionsOptions.SchemaLeft; changes are the schema changes that Run saw prepared when it looked last.
 	schemaLeft func()
 	changes    []txid
