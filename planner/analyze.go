@@ -242,7 +242,7 @@ func (a *analyzer) shape() {
 			}
 			// The parser puts a sign into the constant; its position is the sign's.
 			off := e.Location - 1
-			if int(off) < len(a.sql) && a.sql[off] == '-' {
+			if int(off) < len(a.SQL) && a.SQL[off] == '-' {
 				reusable = false
 			}
 			e.Literal = at[off]
@@ -373,7 +373,7 @@ func (fx *effects) ofRouter() {
 func (fx *effects) ofShards() {
 	to := fx.touched
 	if to.unknown != "" {
-		fail(undefinedTable(to.unknown, fx.src.position(to.unknownAt)))
+		fail(undefinedTable(to.unknown, fx.src.Position(to.unknownAt)))
 	}
 	for _, other := range []string{to.whole, to.catalog} {
 		if other != "" {
@@ -567,8 +567,8 @@ func explainOptions(e *pg.ExplainStmt) (route, analyze bool) {
 // explain reads EXPLAIN; EXPLAIN (ROUTE) is the router's own.
 func (a *analyzer) explain(e *pg.ExplainStmt) {
 	route, analyze := explainOptions(e)
-	text := a.afterExplain()
-	prefix := a.sql[:strings.LastIndex(a.sql, text)]
+	text := a.AfterExplain()
+	prefix := a.SQL[:strings.LastIndex(a.SQL, text)]
 	if x := e.Query.GetExecuteStmt(); x != nil {
 		a.session().execute(x)
 		a.st.Prepared.Explain = prefix

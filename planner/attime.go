@@ -36,7 +36,7 @@ func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath
 			if !ok {
 				panic(r)
 			}
-			text, clock, err = "", false, b.err
+			text, clock, err = "", false, b.Err
 		}
 	}()
 	a := p.analyzer(st.Text, snap, searchPath)

@@ -568,7 +568,7 @@ func init() {
 // guarding reports whether the texts of this statement are to look: they do so already where it was made of another
 // one, and some shards read no words.
 func (a *analyzer) guarding() bool {
-	return !strings.Contains(a.sql, WordMark) && a.anyClock()
+	return !strings.Contains(a.SQL, WordMark) && a.anyClock()
 }
 
 // anyClock reports whether there is a shard that reads words as times, by its own clock.

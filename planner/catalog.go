@@ -121,11 +121,11 @@ func (a *analyzer) catalogRewrite() *catalogRewrite {
 // showCatalog changes the text of a statement that the default shard answers; n is the statement.
 func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 	st := cr.st
-	if st.Kind != plan.DefaultShard || st.Text != cr.sql || cr.lonely() || cr.changes {
+	if st.Kind != plan.DefaultShard || st.Text != cr.SQL || cr.lonely() || cr.changes {
 		for _, r := range cr.catalogRefs {
 			cr.ownSessions(r.name)
 		}
-		if st.Kind == plan.DefaultShard && st.Text == cr.sql && !cr.changes && !cr.locks && asksVirtual(n) {
+		if st.Kind == plan.DefaultShard && st.Text == cr.SQL && !cr.changes && !cr.locks && asksVirtual(n) {
 			cr.showVirtual(n)
 		}
 		return
@@ -133,7 +133,7 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 	named, asks := !cr.shardsDatabase(n), !cr.locks && asksVirtual(n)
 	var edits []sqltext.Edit
 	if asks {
-		edits = append(cr.describedCalls(n), cr.castObjects(n)...)
+		edits = append(cr.describedCalls(n), castObjects(cr.sourceText, n)...)
 	}
 	for _, r := range cr.catalogRefs {
 		filter, ok := catalogFilters[r.name]
@@ -150,19 +150,19 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 				filter, ok = "true", true
 			}
 		}
-		i := cr.tokenAt(r.rel.Location)
+		i := cr.TokenAt(r.rel.Location)
 		depends := r.name == "pg_catalog.pg_depend"
 		sessions, sess := "", false
-		if i >= 0 && !cr.word(i-1, "table") && !cr.word(i-1, "only") {
+		if i >= 0 && !cr.Word(i-1, "table") && !cr.Word(i-1, "only") {
 			sessions, sess = cr.sessionRelation(r.name)
 		}
 		if !sess {
 			cr.ownSessions(r.name)
 		}
-		if !ok && !depends && !sess || i < 0 || cr.word(i-1, "table") || cr.word(i-1, "only") {
+		if !ok && !depends && !sess || i < 0 || cr.Word(i-1, "table") || cr.Word(i-1, "only") {
 			continue
 		}
-		from, to, whole := cr.relationSpan(i, r.rel)
+		from, to, whole := cr.RelationSpan(i, r.rel)
 		if !whole {
 			continue
 		}
@@ -197,8 +197,8 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 		edits = append(edits, sqltext.Edit{From: from, To: to, Text: text})
 	}
 	for _, f := range cr.defaultCalls {
-		from, to := cr.callSpan(f.call)
-		text := shownDefault(cr.sql[from:to])
+		from, to := cr.CallSpan(f.call)
+		text := shownDefault(cr.SQL[from:to])
 		if f.unnamed {
 			text += " AS pg_get_expr"
 		}
@@ -212,7 +212,7 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 		cr.fill.edits = append(cr.fill.edits, edits...)
 		return
 	}
-	st.Text = sqltext.Splice(cr.sql, edits)
+	st.Text = sqltext.Splice(cr.SQL, edits)
 }
 
 // defaultCall is a call of pg_get_expr(); unnamed: it is an output column by itself.
@@ -493,18 +493,18 @@ func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []sqltext.Edit) {
 		if !ok || len(f.Funcname) == 1 && cr.hasFunction(name) {
 			return true
 		}
-		from, to := cr.callSpan(f)
-		open := cr.tokenAt(f.Location)
-		for ; !cr.punct(open, '('); open++ {
+		from, to := cr.CallSpan(f)
+		open := cr.TokenAt(f.Location)
+		for ; !cr.Punct(open, '('); open++ {
 		}
 		arguments, as := "cleave_a.o", " AS pg_catalog.oid) AS o"
 		if len(f.Args) == 2 {
-			comma := cr.tokens()[cr.comma(open)]
+			comma := cr.Tokens()[cr.Comma(open)]
 			edits = append(edits, sqltext.Edit{From: comma.Start, To: comma.End, Text: as + ", CAST("})
 			arguments, as = "cleave_a.o, cleave_a.c", " AS pg_catalog.name) AS c"
 		}
 		edits = append(edits,
-			sqltext.Edit{From: from, To: cr.tokens()[open].End, Text: "(SELECT COALESCE(pg_catalog." + name + "(" + arguments + "), " + jsonLiteral(texts) +
+			sqltext.Edit{From: from, To: cr.Tokens()[open].End, Text: "(SELECT COALESCE(pg_catalog." + name + "(" + arguments + "), " + jsonLiteral(texts) +
 				" OPERATOR(pg_catalog.->>) CAST(cleave_a.o AS pg_catalog.text)) AS " + name + " FROM (SELECT CAST("},
 			sqltext.Edit{From: to - 1, To: to, Text: as + ") AS cleave_a)"})
 		return true
@@ -520,13 +520,13 @@ func (ns *namespace) hasFunction(name string) bool {
 // showVirtual is for a default shard that is a SQLite file: the engine has the schema's rows in relations of its own,
 // each under the name of the one that it adds to.
 func (cr *catalogRewrite) showVirtual(n *pg.Node) {
-	edits := cr.castObjects(n)
+	edits := castObjects(cr.sourceText, n)
 	for _, r := range cr.catalogRefs {
-		i := cr.tokenAt(r.rel.Location)
+		i := cr.TokenAt(r.rel.Location)
 		if virtualJSON()[r.name] == "" || i < 0 {
 			continue
 		}
-		from, to, ok := cr.relationSpan(i, r.rel)
+		from, to, ok := cr.RelationSpan(i, r.rel)
 		if !ok {
 			continue
 		}
@@ -544,5 +544,20 @@ func (cr *catalogRewrite) showVirtual(n *pg.Node) {
 		cr.fill.edits = append(cr.fill.edits, edits...)
 		return
 	}
-	cr.st.Text = sqltext.Splice(cr.sql, edits)
+	cr.st.Text = sqltext.Splice(cr.SQL, edits)
+}
+
+// castObjects puts the numbers of the schema's objects in the place of their names in casts to regclass and its like.
+func castObjects(src *sourceText, n *pg.Node) (edits []sqltext.Edit) {
+	sqltree.Inspect(n, func(m proto.Message) bool {
+		if c, ok := m.(*pg.TypeCast); ok {
+			if oid := virtualObject(c); oid != 0 {
+				if i := src.TokenAt(c.Arg.GetAConst().Location); i >= 0 {
+					edits = append(edits, sqltext.Edit{From: src.Tokens()[i].Start, To: src.Tokens()[i].End, Text: "'" + strconv.Itoa(oid) + "'"})
+				}
+			}
+		}
+		return true
+	})
+	return edits
 }

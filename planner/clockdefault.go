@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -75,7 +76,7 @@ func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.No
 	if len(clockColumns(t)) == 0 {
 		return nil
 	}
-	ts := wp.tokens()
+	ts := wp.Tokens()
 	width := len(lists[0].GetList().GetItems())
 	given := cols[:min(width, len(cols))]
 	missing := leftOut(t, given)
@@ -102,7 +103,7 @@ func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.No
 				places = x.items(rows[r][0], rows[r][1])
 			}
 			if i >= len(places) {
-				lostPlace()
+				sourcetext.LostPlace()
 			}
 			edits = append(edits, sqltext.Edit{From: places[i][0], To: places[i][1], Text: text(c)})
 		}

@@ -111,7 +111,7 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 		create.Kind = shardmap.Reference
 	}
 	st.DDL.AllShards = create.Kind != shardmap.Whole
-	edits := ch.cutOptions(o.at)
+	edits := ch.CutOptions(o.at)
 
 	d := &declaration{change: ch, name: name, kind: create.Kind, key: o.shardKey}
 	if create.Kind == shardmap.Sharded {
@@ -142,7 +142,7 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 			seen[v.ColumnDef.Colname] = true
 			d.column(v.ColumnDef)
 			if d.isKey(v.ColumnDef.Colname) && !d.notNull {
-				edits = append(edits, ch.notNullEdit(v.ColumnDef))
+				edits = append(edits, ch.NotNullEdit(v.ColumnDef))
 			}
 		case *pg.Node_Constraint:
 			d.constraint(v.Constraint, "")
@@ -183,7 +183,7 @@ func (ns *namespace) like(l *pg.TableLikeClause) []shardmap.Column {
 // finish writes the text for the shards.
 func (d *declaration) finish(edits []sqltext.Edit) {
 	st := d.change.st
-	st.Text = sqltext.Splice(d.change.sql, append(edits, d.edits...))
+	st.Text = sqltext.Splice(d.change.SQL, append(edits, d.edits...))
 	st.DDL.Sequences, st.DDL.Functions = append(st.DDL.Sequences, d.sequences...), d.functions
 	d.change.freeze(d)
 }
@@ -448,7 +448,7 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 		if d.kind == shardmap.Whole {
 			return // the default shard answers
 		}
-		fail(undefinedTable(other, ch.position(target.Location)))
+		fail(undefinedTable(other, ch.Position(target.Location)))
 	case r.table.Kind == shardmap.Reference:
 		return
 	case r.table.Kind == shardmap.Whole:

@@ -6,6 +6,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -20,9 +21,9 @@ func (a *analyzer) createFrom() {
 		fail(sqlstate.Refusal("CLV-0942", "this cannot be made from the rows of sharded tables").
 			WithHint("Use a view, or create a table and INSERT ... SELECT into it."))
 	}
-	tree, err := a.p.parse(a.sql)
+	tree, err := a.p.parse(a.SQL)
 	if err != nil || len(tree.Stmts) != 1 {
-		lostPlace()
+		sourcetext.LostPlace()
 	}
 	n := tree.Stmts[0].Stmt
 	c := n.GetCreateTableAsStmt()
@@ -78,7 +79,7 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 		Tablespacename: c.Into.TableSpaceName, Oncommit: c.Into.OnCommit}}})
 	word := `"` + columnMark + `" date`
 	if strings.Count(text, word) != 1 {
-		lostPlace()
+		sourcetext.LostPlace()
 	}
 	as.Head, as.Tail, _ = strings.Cut(text, word)
 	if !c.Into.SkipData {

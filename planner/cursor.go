@@ -87,10 +87,10 @@ func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
 	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
 	a.st.Cursor = &plan.Cursor{Op: "declare", Name: d.Portalname, Scroll: has(scroll), NoScroll: has(noScroll), Hold: has(withHold), Binary: has(binary),
 		Backward: backward && len(a.viewRefs) == 0}
-	ts, depth := a.top()
+	ts, depth := a.Top()
 	for i, t := range ts {
-		if i >= 3 && depth[i] == 0 && t.Is(a.sql, "for") {
-			a.st.Cursor.Query = a.after(ts, i+1)
+		if i >= 3 && depth[i] == 0 && t.Is(a.SQL, "for") {
+			a.st.Cursor.Query = a.After(ts, i+1)
 			return
 		}
 	}

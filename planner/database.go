@@ -145,7 +145,7 @@ func (cr *catalogRewrite) shardsDatabase(n *pg.Node) bool {
 		case *pg.RangeVar:
 			plain := v.Schemaname == "" || v.Schemaname == "pg_catalog"
 			catalog = catalog || v.Schemaname == "information_schema" || plain && v.Relname == "pg_database"
-			own = own || plain && databaseRelations[v.Relname] && (v.Relname != "pg_stat_activity" || cr.ofProcesses())
+			own = own || plain && databaseRelations[v.Relname] && (v.Relname != "pg_stat_activity" || cr.OfProcesses())
 		case *pg.TypeCast:
 			own = own || serverdependent.IsObjectType(v.TypeName) && namesDatabase(v.Arg)
 		case *pg.FuncCall:
@@ -235,16 +235,16 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 				return true
 			})
 			if c := arg.GetAConst(); c.GetSval().GetSval() == Database {
-				if i := cr.tokenAt(c.Location); i >= 0 {
-					edits = append(edits, sqltext.Edit{From: cr.tokens()[i].Start, To: cr.tokens()[i].End, Text: "pg_catalog.current_database()"})
+				if i := cr.TokenAt(c.Location); i >= 0 {
+					edits = append(edits, sqltext.Edit{From: cr.Tokens()[i].Start, To: cr.Tokens()[i].End, Text: "pg_catalog.current_database()"})
 				}
 			}
 			if c := arg.GetColumnRef(); c != nil {
 				names := sqltree.FieldNames(c)
-				i := cr.tokenAt(c.Location)
+				i := cr.TokenAt(c.Location)
 				last := i + 2*(len(names)-1)
-				if ts := cr.tokens(); i >= 0 && len(names) > 0 && names[len(names)-1] == "datname" && last < len(ts) {
-					name := cr.sql[ts[i].Start:ts[last].End]
+				if ts := cr.Tokens(); i >= 0 && len(names) > 0 && names[len(names)-1] == "datname" && last < len(ts) {
+					name := cr.SQL[ts[i].Start:ts[last].End]
 					edits = append(edits, sqltext.Edit{From: ts[i].Start, To: ts[last].End, Text: "CASE " + name + " WHEN '" + Database + "' THEN pg_catalog.current_database() ELSE " + name + " END"})
 				}
 			}
@@ -279,7 +279,7 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 		if name == "" || kept[m] {
 			return true
 		}
-		e, ok := cr.databaseSpan(m)
+		e, ok := cr.DatabaseSpan(m)
 		lost = lost || !ok
 		switch f := from[m]; {
 		case f != nil && f.Alias == nil:
@@ -299,5 +299,5 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 	if lost || len(edits) == 0 {
 		return ""
 	}
-	return sqltext.Splice(cr.sql, edits)
+	return sqltext.Splice(cr.SQL, edits)
 }

@@ -404,12 +404,12 @@ func rangeVar(names []string) *pg.RangeVar {
 
 // ifExistsElsewhere makes the text for shards that need not have the object.
 func (ch *schemaChange) ifExistsElsewhere(after ...string) {
-	ts, _ := ch.top()
+	ts, _ := ch.Top()
 	for i, t := range ts {
 		for _, word := range after {
-			if t.Is(ch.sql, word) {
+			if t.Is(ch.SQL, word) {
 				at := t.End
-				if i+1 < len(ts) && ts[i+1].Is(ch.sql, "concurrently") {
+				if i+1 < len(ts) && ts[i+1].Is(ch.SQL, "concurrently") {
 					at = ts[i+1].End
 				}
 				ch.st.DDL.Elsewhere = ch.st.Text[:at] + " IF EXISTS" + ch.st.Text[at:]

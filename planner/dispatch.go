@@ -154,7 +154,7 @@ func (co *restrictions) sooner(err error) (out error) {
 			if !ok {
 				panic(r)
 			}
-			out = b.err
+			out = b.Err
 		}
 	}()
 	co.settleBounds()
@@ -190,7 +190,7 @@ func (a *analyzer) dispatch() {
 		fail(sqlstate.Refusal("CLV-0229", "set_config() in a statement over several shards is not supported").
 			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	}
-	if err := ownNames(a.sql); err != nil {
+	if err := ownNames(a.SQL); err != nil {
 		fail(err)
 	}
 	unchained(a.bound.top)
@@ -304,10 +304,10 @@ func (one *oneShard) onOne(do func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bailout)
-			if !ok || sqlstate.CodeOf(b.err) != sqlstate.FeatureNotSupported {
+			if !ok || sqlstate.CodeOf(b.Err) != sqlstate.FeatureNotSupported {
 				panic(r)
 			}
-			one.refuseOne(sqlstate.As(b.err))
+			one.refuseOne(sqlstate.As(b.Err))
 		}
 	}()
 	do()

@@ -332,7 +332,7 @@ func (fx *effects) called(m proto.Message) {
 
 // foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
 func (fx *effects) foreignPID(f *pg.FuncCall) {
-	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == plan.SourcePID && !fx.src.ofProcesses() {
+	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == plan.SourcePID && !fx.src.OfProcesses() {
 		fail(sqlstate.Refusal("CLV-0417", "pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it").
 			WithHint("Run SELECT pg_backend_pid(), and give the number."))
 	}
@@ -347,7 +347,7 @@ func (fx *effects) setsWithin(f *pg.FuncCall) {
 	case !isSetConfig(f):
 		return // PostgreSQL says that there is no such function
 	}
-	c := fx.src.setCall(f)
+	c := setCall(fx.src, f)
 	if c.Name.Computed {
 		fail(sqlstate.Refusal("CLV-1244", "set_config() of a name that is computed is not supported: the router has to know the setting").
 			WithHint("Give the name as a literal or a parameter."))

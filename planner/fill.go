@@ -49,7 +49,7 @@ var (
 func (mv *madeValues) namesFill() bool {
 	if mv.fillNamed == 0 {
 		mv.fillNamed = 1
-		text := strings.ToLower(mv.sql)
+		text := strings.ToLower(mv.SQL)
 		for _, w := range []string{"next_id", "uuidv7", "nextval", "currval", "lastval", "setval", "serial_sequence", "gen_random_uuid"} {
 			if strings.Contains(text, w) {
 				mv.fillNamed = 2
@@ -62,21 +62,15 @@ func (mv *madeValues) namesFill() bool {
 func (mv *madeValues) filler() *filling {
 	if mv.fill == nil {
 		mv.fill = &filling{}
-		for _, t := range mv.tokens() {
+		for _, t := range mv.Tokens() {
 			if t.Kind == sqlguard.Param {
-				if n, err := strconv.Atoi(mv.sql[t.Start+1 : t.End]); err == nil {
+				if n, err := strconv.Atoi(mv.SQL[t.Start+1 : t.End]); err == nil {
 					mv.fill.base = max(mv.fill.base, n)
 				}
 			}
 		}
 	}
 	return mv.fill
-}
-
-// lostPlace is for a place that the parser's tree names and the text does not have.
-func lostPlace() int {
-	fail(sqlstate.New(sqlstate.InternalError, "a part of the statement was not found in its text"))
-	return -1
 }
 
 // mark stands for value i in the text of an edit. No statement holds a NUL.
@@ -116,13 +110,13 @@ func (mv *madeValues) finishFill() {
 		if f != nil {
 			mv.judged = append(mv.judged, f.edits...)
 		}
-		st.Judged, st.Reusable = sqltext.Splice(mv.sql, mv.judged), false
+		st.Judged, st.Reusable = sqltext.Splice(mv.SQL, mv.judged), false
 	}
 	if f == nil || len(f.edits) == 0 {
 		return
 	}
 	st.Reusable = false
-	text := sqltext.Splice(mv.sql, f.edits)
+	text := sqltext.Splice(mv.SQL, f.edits)
 	if len(f.values) == 0 {
 		st.Text = text
 		return
@@ -307,7 +301,7 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 		}
 		if fv, ok := mv.fillCall(v.FuncCall); ok {
 			node, text := mv.value(fv)
-			from, to := mv.callSpan(v.FuncCall)
+			from, to := mv.CallSpan(v.FuncCall)
 			if fv.ValueParam > 0 {
 				// The parameter stays in the text, with its type.
 				text = "COALESCE(" + text + ", " + sqltext.Dollar(fv.ValueParam) + "::bigint)"
@@ -317,7 +311,7 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 			return node
 		}
 		if q := mv.serialSequence(v.FuncCall); q != nil {
-			from, to := mv.callSpan(v.FuncCall)
+			from, to := mv.CallSpan(v.FuncCall)
 			text := sqltext.QuoteString(q.QualifiedName())
 			mv.replace(from, to, text+"::text")
 			return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Sval{Sval: &pg.String{Sval: q.QualifiedName()}}, Location: -1}}}
@@ -366,7 +360,7 @@ func castName(t *pg.TypeName) string {
 func (mv *madeValues) namedSequence(f *pg.FuncCall, name string, param int) *pg.Node {
 	mv.native(f)
 	node, text := mv.value(plan.FillValue{Source: name, NameParam: param})
-	from, to := mv.callSpan(f)
+	from, to := mv.CallSpan(f)
 	mv.replace(from, to, "CASE WHEN "+sqltext.Dollar(param)+"::text IS NOT NULL THEN "+text+" END")
 	given := &pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(param), Location: -1}}}
 	is := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: sqltree.CastNode(given, "text", nil), Nulltesttype: pg.NullTestType_IS_NOT_NULL, Location: -1}}}
@@ -388,7 +382,7 @@ func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
 			return
 		}
 	}
-	mv.lastAlone = !strings.Contains(strings.ToLower(strings.ReplaceAll(mv.sql, "lastval", "")), "val")
+	mv.lastAlone = !strings.Contains(strings.ToLower(strings.ReplaceAll(mv.SQL, "lastval", "")), "val")
 	defer func() { mv.lastAlone = false }()
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
@@ -402,7 +396,7 @@ func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
 			continue
 		}
 		// The column keeps the name that the call gave it.
-		end := mv.targetEnd(r)
+		end := mv.TargetEnd(r)
 		mv.replace(end, end, " AS "+sqltext.QuoteAlways(name))
 	}
 }
@@ -474,9 +468,9 @@ func columnOf(t *pg.ResTarget) string {
 
 // replaceAll replaces the whole statement, but for a semicolon behind it.
 func (mv *madeValues) replaceAll(text string) {
-	ts := mv.tokens()
+	ts := mv.Tokens()
 	last := len(ts) - 1
-	for last > 0 && mv.punct(last, ';') {
+	for last > 0 && mv.Punct(last, ';') {
 		last--
 	}
 	mv.replace(ts[0].Start, ts[last].End, text)

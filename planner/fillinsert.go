@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -182,7 +183,7 @@ func (x *inserting) selectedCalls() {
 			x.selected = map[string]plan.FillValue{}
 		}
 		x.selected[x.cols[i]] = v
-		from, to := x.callSpan(r.Val.GetFuncCall())
+		from, to := x.CallSpan(r.Val.GetFuncCall())
 		x.judged = append(x.judged, sqltext.Edit{From: from, To: to, Text: "NULL::pg_catalog.int8"})
 	}
 	if len(x.selected) == 0 {
@@ -207,43 +208,43 @@ func alwaysInsert(column string) error {
 // the shards the column is a plain one. Only for a column GENERATED ALWAYS it says
 // OVERRIDING SYSTEM VALUE, so that the text is right when it is read again.
 func (x *inserting) locate(values bool) {
-	ts := x.tokens()
-	i := x.tokenAt(x.s.Relation.Location)
+	ts := x.Tokens()
+	i := x.TokenAt(x.s.Relation.Location)
 	if i < 0 {
-		lostPlace()
+		sourcetext.LostPlace()
 	}
-	for x.punct(i+1, '.') {
+	for x.Punct(i+1, '.') {
 		i += 2
 	}
-	if x.word(i+1, "as") {
+	if x.Word(i+1, "as") {
 		i += 2
 	}
 	x.afterName = ts[min(i, len(ts)-1)].End
 	i++
 	if x.named {
-		if !x.punct(i, '(') {
-			lostPlace()
+		if !x.Punct(i, '(') {
+			sourcetext.LostPlace()
 		}
-		i = x.closing(i)
+		i = x.Closing(i)
 		x.colsEnd = ts[i].Start
 		i++
 	}
 	override := x.overriding()
 	switch {
-	case x.word(i, "overriding"):
+	case x.Word(i, "overriding"):
 		if i+2 >= len(ts) {
-			lostPlace()
+			sourcetext.LostPlace()
 		}
 		x.replace(ts[i].Start, ts[i+2].End, override)
 		i += 3
 	case override != "" && values && i < len(ts):
 		x.replace(ts[i].Start, ts[i].Start, override+" ")
 	}
-	for values && x.punct(i, '(') {
+	for values && x.Punct(i, '(') {
 		i++ // INSERT INTO t (VALUES (1))
 	}
-	if x.values = i; values && !x.word(i, "values") {
-		lostPlace()
+	if x.values = i; values && !x.Word(i, "values") {
+		sourcetext.LostPlace()
 	}
 }
 
@@ -260,9 +261,9 @@ func (x *inserting) defaultValues(gen []*shardmap.Column) {
 	if len(gen) == 0 {
 		return
 	}
-	ts := x.tokens()
-	if !x.word(x.values, "default") || x.values+1 >= len(ts) {
-		lostPlace()
+	ts := x.Tokens()
+	if !x.Word(x.values, "default") || x.values+1 >= len(ts) {
+		sourcetext.LostPlace()
 	}
 	var names, texts []string
 	var row []*pg.Node
@@ -313,10 +314,10 @@ func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
 	at := x.values + 1
 	for _, l := range lists {
 		open := at
-		if !x.punct(open, '(') {
-			lostPlace()
+		if !x.Punct(open, '(') {
+			sourcetext.LostPlace()
 		}
-		end := x.closing(open)
+		end := x.Closing(open)
 		items := l.GetList().GetItems()
 		var spans [][2]int
 		span := func(i int) (from, to int) {
@@ -324,7 +325,7 @@ func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
 				spans = x.items(open, end)
 			}
 			if i >= len(spans) {
-				lostPlace()
+				sourcetext.LostPlace()
 			}
 			return spans[i][0], spans[i][1]
 		}
@@ -351,7 +352,7 @@ func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
 			tail += ", " + added[m]
 		}
 		if tail != "" {
-			from := x.tokens()[end].Start
+			from := x.Tokens()[end].Start
 			if width == 0 {
 				tail = tail[2:]
 			}
@@ -359,7 +360,7 @@ func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
 			l.GetList().Items = append(items, extra...)
 		}
 		at = end + 1
-		if x.punct(at, ',') {
+		if x.Punct(at, ',') {
 			at++
 		}
 	}
@@ -369,16 +370,16 @@ func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
 // items are the places of the expressions between two brackets.
 func (x *inserting) items(open, end int) [][2]int {
 	var out [][2]int
-	ts := x.tokens()
+	ts := x.Tokens()
 	from := open + 1
 	for i := open + 1; i <= end; i++ {
-		if i == end || x.punct(i, ',') {
+		if i == end || x.Punct(i, ',') {
 			if from < i {
 				out = append(out, [2]int{ts[from].Start, ts[i-1].End})
 			}
 			from = i + 1
-		} else if x.punct(i, '(') || x.punct(i, '[') {
-			i = x.closing(i)
+		} else if x.Punct(i, '(') || x.Punct(i, '[') {
+			i = x.Closing(i)
 		}
 	}
 	return out
@@ -421,7 +422,7 @@ func (x *inserting) item(items []*pg.Node, i int, span func(int) (int, int)) {
 		if f := items[i].GetFuncCall(); f != nil && len(f.Args) == 0 {
 			if names := sqltree.Strings(f.Funcname); names[len(names)-1] == shardmap.UUIDv4 && (len(names) == 1 || names[0] == "pg_catalog") {
 				node, text := x.value(plan.FillValue{Source: shardmap.UUIDv4})
-				from, to := x.callSpan(f)
+				from, to := x.CallSpan(f)
 				x.replace(from, to, text)
 				items[i] = node
 			}

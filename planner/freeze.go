@@ -80,7 +80,7 @@ func (a *analyzer) freeze(d *declaration) {
 	if !f.changed {
 		return
 	}
-	if strings.Contains(a.sql, TimeMark) {
+	if strings.Contains(a.SQL, TimeMark) {
 		fail(sqlstate.Refusal("CLV-0616", "the statement depends on the time, and has a name that begins with %s", TimeMark).
 			WithHint("Choose another name."))
 	}

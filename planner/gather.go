@@ -399,7 +399,7 @@ func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 	case r.table == nil:
 		position := 0
 		if o := g.original[v]; o != nil {
-			position = g.plans.position(o.Location)
+			position = g.plans.Position(o.Location)
 		}
 		fail(undefinedTable(name, position))
 	}

@@ -30,7 +30,7 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 			if !ok {
 				panic(r)
 			}
-			plan, err = nil, b.err
+			plan, err = nil, b.Err
 		}
 	}()
 	return a.readPlans().planGather(a.bound.top)

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -91,32 +92,32 @@ func (wp *writePlans) planRows(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.Sel
 		}
 	}
 	x := &inserting{madeValues: wp.made}
-	i := wp.tokenAt(s.Relation.Location)
+	i := wp.TokenAt(s.Relation.Location)
 	if i < 0 {
-		lostPlace()
+		sourcetext.LostPlace()
 	}
-	for wp.punct(i+1, '.') {
+	for wp.Punct(i+1, '.') {
 		i += 2
 	}
-	if wp.word(i+1, "as") {
+	if wp.Word(i+1, "as") {
 		i += 2
 	}
 	listEnd, named := i, false
 	i++
-	if wp.punct(i, '(') && !(wp.word(i+1, "values") && wp.punct(i+2, '(')) && !wp.punct(i+1, '(') {
-		listEnd, named = wp.closing(i), true
+	if wp.Punct(i, '(') && !(wp.Word(i+1, "values") && wp.Punct(i+2, '(')) && !wp.Punct(i+1, '(') {
+		listEnd, named = wp.Closing(i), true
 		i = listEnd + 1
 	}
-	if wp.word(i, "overriding") {
+	if wp.Word(i, "overriding") {
 		i += 3
 	}
-	for wp.punct(i, '(') {
+	for wp.Punct(i, '(') {
 		i++
 	}
-	if !wp.word(i, "values") {
-		lostPlace()
+	if !wp.Word(i, "values") {
+		sourcetext.LostPlace()
 	}
-	ts := wp.tokens()
+	ts := wp.Tokens()
 	c := &computing{writePlans: wp, p: p, target: wp.bound.useAt(s.Relation)}
 	if serverdependent.UsesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
 		fail(sqlstate.Refusal("CLV-0310", "a value that says something about one shard's server or session is not supported in an INSERT on several shards").
@@ -130,10 +131,10 @@ func (wp *writePlans) planRows(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.Sel
 	at0 := first
 	p.Rows = make([]plan.InsertRow, len(sel.ValuesLists))
 	for r, l := range sel.ValuesLists {
-		if !wp.punct(at0, '(') {
-			lostPlace()
+		if !wp.Punct(at0, '(') {
+			sourcetext.LostPlace()
 		}
-		end := wp.closing(at0)
+		end := wp.Closing(at0)
 		rows = append(rows, span{ts[at0].Start, ts[end].End})
 		brackets = append(brackets, [2]int{at0, end})
 		items := l.GetList().GetItems()
@@ -143,7 +144,7 @@ func (wp *writePlans) planRows(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.Sel
 				places = x.items(at0, end)
 			}
 			if i >= len(places) {
-				lostPlace()
+				sourcetext.LostPlace()
 			}
 			return places[i][0], places[i][1]
 		}
@@ -162,13 +163,13 @@ func (wp *writePlans) planRows(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.Sel
 		}
 		p.Rows[r].Key = key
 		at0 = end + 1
-		if wp.punct(at0, ',') {
+		if wp.Punct(at0, ',') {
 			at0++
 		}
 	}
 	c.finish(s)
 	last := len(ts) - 1
-	for last > 0 && wp.punct(last, ';') {
+	for last > 0 && wp.Punct(last, ';') {
 		last--
 	}
 	tail := wp.tail(s)
@@ -181,7 +182,7 @@ func (wp *writePlans) planRows(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.Sel
 	if s.WithClause != nil {
 		wp.clockIn(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}})
 	}
-	cut := &cutter{text: wp.sql, edits: slices.Clone(wp.texts.edits)}
+	cut := &cutter{text: wp.SQL, edits: slices.Clone(wp.texts.edits)}
 	if wp.made.fill != nil {
 		for _, e := range wp.made.fill.edits {
 			if !slices.ContainsFunc(c.places, func(p [2]int) bool { return e.From >= p[0] && e.To <= p[1] }) {
@@ -328,7 +329,7 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 	text := c.written(sqltree.SelectOf([]*pg.Node{c.clocked(sqltree.Clone(n))}, nil, nil))
 	tree, err := c.readPlans.p.parse(text)
 	if err != nil || len(tree.Stmts) != 1 {
-		lostPlace()
+		sourcetext.LostPlace()
 	}
 	tree.Stmts[0].Stmt.GetSelectStmt().TargetList[0].GetResTarget().Name = "" // of an output
 	c.texts.guard = false
@@ -354,7 +355,7 @@ func (wp *writePlans) tail(s *pg.InsertStmt) string {
 	n.GetInsertStmt().SelectStmt, n.GetInsertStmt().Override = sqltree.SelectNode(values), pg.OverridingKind_OVERRIDING_NOT_SET
 	_, tail, ok := strings.Cut(wp.written(wp.clocked(n)), "('"+row+"')")
 	if !ok {
-		lostPlace()
+		sourcetext.LostPlace()
 	}
 	return tail
 }

@@ -47,11 +47,11 @@ func anyTime(t keyspace.Type) keyspace.Value {
 
 // note keeps a literal of type t.
 func (k *keyTexts) note(src *sourceText, c *pg.A_Const, t keyspace.Type) {
-	i, at := src.tokenAt(c.Location), k.place(src.sql)
+	i, at := src.TokenAt(c.Location), k.place(src.SQL)
 	if at < 0 || i < 0 {
 		return
 	}
-	from, to := src.tokens()[i].Start+at, src.tokens()[src.stringEnd(i)].End+at
+	from, to := src.Tokens()[i].Start+at, src.Tokens()[src.StringEnd(i)].End+at
 	if !k.seen[from] {
 		k.seen[from] = true
 		k.words = append(k.words, PreparedWord{from, to, plan.ReadBy(c.GetSval().GetSval(), t)})

@@ -133,7 +133,7 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 		val, err := keyspace.ParseText(s, []byte(v.Sval.GetSval()))
 		if err != nil {
 			e := *sqlstate.As(err)
-			e.Position = con.src.position(c.Location)
+			e.Position = con.src.Position(c.Location)
 			if askable(s, v.Sval.GetSval(), &e) {
 				con.st.Unread = true
 				if con.p.texts != nil {

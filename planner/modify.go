@@ -19,7 +19,7 @@ import (
 // proves it. It returns the columns of RETURNING, with what is known of them.
 func (a *binder) modify(n *pg.Node, parent *scope, top bool) *cte {
 	if a.defining {
-		fail(a.changingView())
+		fail(a.ChangingView())
 	}
 	a.changes = true
 	tag := ""
@@ -46,15 +46,6 @@ func (a *binder) modify(n *pg.Node, parent *scope, top bool) *cte {
 		a.st.Tag, a.st.ReturnsRows = tag, len(returning) > 0
 	}
 	return out
-}
-
-// changingView is PostgreSQL's error for a view whose WITH changes rows.
-func (src *sourceText) changingView() error {
-	text := "views must not contain data-modifying statements in WITH"
-	if src.word(1, "materialized") {
-		text = "materialized views must not use data-modifying statements in WITH"
-	}
-	return sqlstate.New(sqlstate.FeatureNotSupported, "%s", text)
 }
 
 // returned are the columns of RETURNING. Of the shard key of the table that is changed

@@ -5,6 +5,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -153,7 +154,7 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 			switch {
 			case sqltree.IsClock(v):
 				wp.native(v)
-				from, to := wp.callSpan(v)
+				from, to := wp.CallSpan(v)
 				put(from, to, param())
 				return false
 			case sqltree.IsAge(v):
@@ -166,16 +167,16 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 			if typ == "" {
 				return true
 			}
-			i := wp.tokenAt(v.Location)
+			i := wp.TokenAt(v.Location)
 			if i < 0 {
-				lostPlace()
+				sourcetext.LostPlace()
 			}
-			from, to := wp.tokens()[i].Start, wp.tokens()[i].End
+			from, to := wp.Tokens()[i].Start, wp.Tokens()[i].End
 			if v.Typmod >= 0 {
-				if !wp.punct(i+1, '(') {
-					lostPlace()
+				if !wp.Punct(i+1, '(') {
+					sourcetext.LostPlace()
 				}
-				to = wp.tokens()[wp.closing(i+1)].End
+				to = wp.Tokens()[wp.Closing(i+1)].End
 				typ += "(" + itoa(int(v.Typmod)) + ")"
 			}
 			put(from, to, param()+"::"+typ)
@@ -184,54 +185,21 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 			if word == "" {
 				return true
 			}
-			at, from, to := wp.clockSpan(v.Arg)
+			at, from, to := wp.ClockSpan(v.Arg)
 			text := "(" + param() + map[string]string{"today": "::date", "tomorrow": "::date + 1", "yesterday": "::date - 1"}[word] + ")"
 			switch of := v.TypeName.Location; {
 			case of <= 0: // it is the column's
 				text += "::" + typ
 			case of < at: // timestamp 'now'
-				i := wp.tokenAt(of)
+				i := wp.TokenAt(of)
 				if i < 0 || len(v.TypeName.Typmods) > 0 {
-					lostPlace()
+					sourcetext.LostPlace()
 				}
-				from, text = wp.tokens()[i].Start, text+"::"+typ
+				from, text = wp.Tokens()[i].Start, text+"::"+typ
 			}
 			put(from, to, text)
 			return false
 		}
 		return true
 	})
-}
-
-func castTwice(literal *pg.Node) error {
-	return sqlstate.Refusal("CLV-0630", "the text %s is cast to a text, and then to a time", sqltext.QuoteString(literal.GetAConst().GetSval().GetSval())).
-		WithHint("Leave out the cast to a text.")
-}
-
-// clockSpan is the place of a literal in the text, with a cast to a text behind it ('now'::text): at is where the literal begins in it.
-func (src *sourceText) clockSpan(n *pg.Node) (at int32, from, to int) {
-	inner := n.GetTypeCast()
-	if inner != nil {
-		n = inner.Arg
-	}
-	for n.GetTypeCast() != nil { // several casts to a text
-		if n = n.GetTypeCast().Arg; n.GetAConst() != nil {
-			fail(castTwice(n))
-		}
-	}
-	at = n.GetAConst().GetLocation()
-	i, ts := src.tokenAt(at), src.tokens()
-	if n.GetAConst() == nil || i < 0 {
-		lostPlace()
-	}
-	from = ts[i].Start
-	i = src.stringEnd(i)
-	switch of := i + 3; { // 'now', :, :, text
-	case inner == nil:
-		return at, from, ts[i].End
-	case src.tokenAt(inner.TypeName.Location) == of && (of+1 == len(ts) || src.punct(of+1, ')') || src.punct(of+1, ':') || src.word(of+1, "as")):
-		return at, from, ts[of].End
-	}
-	fail(castTwice(n))
-	return at, from, to
 }

@@ -181,7 +181,7 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 		fail(sqlstate.Refusal("CLV-0704", "triggers on views are not supported").WithHint("Write to the table itself."))
 	}
 	if ch.unknown != "" { // a temporary table of the session has triggers as well
-		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", ch.unknown).At(ch.position(ch.unknownAt))
+		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", ch.unknown).At(ch.Position(ch.unknownAt))
 	}
 	ch.expressions([]*pg.Node{t.WhenClause})
 	const before = 1 << 1 // TRIGGER_TYPE_BEFORE

@@ -6,7 +6,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/bail"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -84,9 +86,12 @@ func statementText(sql string, s *pg.RawStmt) string {
 }
 
 // bailout carries an error out of the analysis.
-type bailout struct{ err error }
+type bailout = bail.Out
 
-func fail(err error) { panic(bailout{err}) }
+func fail(err error) { bail.With(err) }
+
+// sourceText is the text of the statement.
+type sourceText = sourcetext.Text
 
 // Analyze reads one statement. searchPath are the schemas of the session's
 // search_path in order, pg_catalog left out unless the session names it.
@@ -152,7 +157,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
 	a := &analyzer{
 		typer:      typer{namespace{snap: snap, path: path}},
-		sourceText: sourceText{sql: sql},
+		sourceText: sourceText{SQL: sql},
 		p:          p,
 		st:         &plan.Statement{Text: sql},
 	}
@@ -183,7 +188,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *plan.Statement, err error) {
 			if !ok {
 				panic(r)
 			}
-			st, err = nil, a.sooner(b.err)
+			st, err = nil, a.sooner(b.Err)
 		}
 	}()
 	a.statement(tree.Stmts[0].Stmt)
@@ -196,7 +201,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *plan.Statement, err error) {
 	a.st.Secret = a.privileged
 	a.st.Traces = a.leaves(tree.Stmts[0].Stmt)
 	if a.st.Shape == "" {
-		a.st.Shape, _, _ = sqltext.Normalize(a.sql)
+		a.st.Shape, _, _ = sqltext.Normalize(a.SQL)
 	}
 	return a.st, nil
 }

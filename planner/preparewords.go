@@ -46,15 +46,15 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 		if !ok || c.Arg.GetAConst().GetSval() == nil {
 			return true
 		}
-		i := a.tokenAt(c.Arg.GetAConst().Location)
+		i := a.TokenAt(c.Arg.GetAConst().Location)
 		if i < 0 {
 			return true
 		}
-		t := a.tokens()[i]
+		t := a.Tokens()[i]
 		if !strings.ContainsRune("'eEuU$", rune(sql[t.Start])) {
 			return true
 		}
-		t.End = a.tokens()[a.stringEnd(i)].End
+		t.End = a.Tokens()[a.StringEnd(i)].End
 		s := c.Arg.GetAConst().GetSval().Sval
 		if word, typ := sqltree.ClockLiteral(c); word != "" {
 			out = append(out, PreparedWord{t.Start, t.End, sqltext.QuoteString(word) + "::pg_catalog." + typ})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -58,15 +59,15 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		}
 	}
 	if typ, serial := serialTypes[strings.Join(names, ".")]; serial && len(c.TypeName.ArrayBounds) == 0 {
-		i := ch.tokenAt(c.TypeName.Location)
+		i := ch.TokenAt(c.TypeName.Location)
 		if i < 0 {
-			lostPlace()
+			sourcetext.LostPlace()
 		}
-		ts := ch.tokens()
+		ts := ch.Tokens()
 		d.edits = append(d.edits, sqltext.Edit{From: ts[i].Start, To: ts[i].End, Text: typ})
 		q := ch.ownedSequence(d.name, c.Colname, typ, nil)
 		d.sequences = append(d.sequences, plan.SequenceChange{Op: "create", Sequence: q})
-		end := ch.columnEnd(c)
+		end := ch.ColumnEnd(c)
 		d.edits = append(d.edits, sqltext.Edit{From: end, To: end, Text: " NOT NULL DEFAULT " + shardDefault(&q, "")})
 		d.notNull, d.functions = true, true
 	}
@@ -82,7 +83,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		q := ch.ownedSequence(d.name, c.Colname, typ, x.Options)
 		q.Identity = true
 		d.sequences = append(d.sequences, plan.SequenceChange{Op: "create", Sequence: q})
-		from, to := ch.identitySpan(x)
+		from, to := ch.IdentitySpan(x)
 		when := shardmap.IdentityByDefault
 		if x.GeneratedWhen == "a" {
 			when = shardmap.IdentityAlways
@@ -130,10 +131,10 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 				fail(sqlstate.New(sqlstate.InvalidParameterValue, "the second argument of cleave.nextval() is 'always' or 'by default'"))
 			}
 		}
-		from, to := ch.callSpan(f)
+		from, to := ch.CallSpan(f)
 		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: shardDefault(v.Sequence, identity)})
 	case v.Source == shardmap.NextID, v.Source == shardmap.UUIDv7:
-		from, to := ch.callSpan(f)
+		from, to := ch.CallSpan(f)
 		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: InternalSchema + "." + v.Source + "()"})
 	default:
 		fail(sqlstate.Refusal("CLV-0522", "a default of %s() is not supported", v.Source).WithHint("Use nextval()."))
@@ -602,19 +603,19 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	if col == nil {
 		fail(sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", c.Name, d.name.Name))
 	}
-	ts := sq.tokens()
+	ts := sq.Tokens()
 	// ALTER TABLE name ALTER [COLUMN] column ...: the words after the column.
 	at := -1
 	for i := len(ts) - 1; i > 0; i-- {
-		if (sq.word(i, "add") || sq.word(i, "drop") || sq.word(i, "set") || sq.word(i, "restart")) && sq.depth(i) == 0 {
+		if (sq.Word(i, "add") || sq.Word(i, "drop") || sq.Word(i, "set") || sq.Word(i, "restart")) && sq.Depth(i) == 0 {
 			at = i
 		}
 	}
 	if at < 0 {
-		lostPlace()
+		sourcetext.LostPlace()
 	}
 	end := ts[len(ts)-1]
-	if sq.punct(len(ts)-1, ';') {
+	if sq.Punct(len(ts)-1, ';') {
 		end = ts[len(ts)-2]
 	}
 	switch c.Subtype {
@@ -659,7 +660,7 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		}
 		was, ok := sq.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if !ok {
-			lostPlace()
+			sourcetext.LostPlace()
 		}
 		var when string
 		var options []*pg.Node

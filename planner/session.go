@@ -227,8 +227,8 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 			values = append(values, sqltree.DefText(n))
 		default:
 			// SET TIME ZONE INTERVAL '...' HOUR TO MINUTE
-			if tc := n.GetTypeCast(); tc != nil && int(tc.Location) < len(ss.sql) {
-				values = append(values, "INTERVAL "+sqltext.QuoteString(tc.Arg.GetAConst().GetSval().GetSval())+ss.intervalFields())
+			if tc := n.GetTypeCast(); tc != nil && int(tc.Location) < len(ss.SQL) {
+				values = append(values, "INTERVAL "+sqltext.QuoteString(tc.Arg.GetAConst().GetSval().GetSval())+ss.IntervalFields())
 			}
 		}
 	}
@@ -313,12 +313,12 @@ func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
 		}
 		st.Prepared.OIDs = append(st.Prepared.OIDs, oid)
 		st.Prepared.Types = append(st.Prepared.Types, name)
-		st.Prepared.At = append(st.Prepared.At, ss.position(t.GetLocation()))
+		st.Prepared.At = append(st.Prepared.At, ss.Position(t.GetLocation()))
 	}
-	ts, depth := ss.top()
+	ts, depth := ss.Top()
 	for i, t := range ts {
-		if i >= 2 && depth[i] == 0 && t.Is(ss.sql, "as") {
-			st.Prepared.Text = ss.after(ts, i+1)
+		if i >= 2 && depth[i] == 0 && t.Is(ss.SQL, "as") {
+			st.Prepared.Text = ss.After(ts, i+1)
 			return
 		}
 	}
@@ -327,7 +327,7 @@ func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
 func (ss *sessionStatement) execute(x *pg.ExecuteStmt) {
 	ss.called(x) // the arguments are a shard's to evaluate
 	ss.st.Kind, ss.st.Tag, ss.st.Prepared = plan.ExecuteKind, "EXECUTE", &plan.Prepared{Name: x.Name}
-	ss.st.Prepared.Args, ss.st.Prepared.At = ss.executeArgs(x.Params)
+	ss.st.Prepared.Args, ss.st.Prepared.At = ss.ExecuteArgs(x.Params)
 }
 
 // maySpecial reports whether selectSpecial may know a SELECT: most need no look of it.

@@ -21,7 +21,7 @@ import (
 // sessionView is a relation of PostgreSQL's about sessions; Columns are what a shard reads of the router's JSON.
 type sessionView struct {
 	columns string
-	// own: it is about the session that asks; else a shard's own may be meant, see ofProcesses.
+	// own: it is about the session that asks; else a shard's own may be meant, see OfProcesses.
 	own bool
 }
 
@@ -34,12 +34,6 @@ var sessionViews = map[string]sessionView{
 	"pg_stat_gssapi": {columns: "pid integer, gss_authenticated boolean, principal text, encrypted boolean"},
 	"pg_prepared_statements": {own: true, columns: "name text, statement text, prepare_time timestamptz, parameter_types regtype[], from_sql boolean, " +
 		"generic_plans bigint, custom_plans bigint"},
-}
-
-// processViews are about the shard's processes: a statement that names one of them means the shard's numbers.
-var processViews = map[string]bool{
-	"pg_locks": true, "pg_blocking_pids": true, "pg_safe_snapshot_blocking_pids": true, "pg_stat_replication": true, "pg_stat_wal_receiver": true, "pg_stat_subscription": true,
-	"pg_replication_slots": true, "pg_backend_memory_contexts": true, "pg_prepared_xacts": true, "pg_stat_get_activity": true,
 }
 
 // nativeCall is the name of a call of a function of PostgreSQL's; "" if it is none.
@@ -57,11 +51,11 @@ func nativeCall(n *pg.Node) string {
 
 // sessionCalls puts the router's values in place of the calls about sessions.
 func (mv *madeValues) sessionCalls(n *pg.Node) {
-	text := strings.ToLower(mv.sql)
+	text := strings.ToLower(mv.SQL)
 	if s := n.GetSelectStmt(); s != nil && (strings.Contains(text, plan.SourceCancel) || strings.Contains(text, plan.SourceTerminate)) {
 		mv.signalCalls(s)
 	}
-	if strings.Contains(text, plan.SourcePID) && !mv.ofProcesses() {
+	if strings.Contains(text, plan.SourcePID) && !mv.OfProcesses() {
 		mv.pidCalls(n)
 	}
 }
@@ -84,7 +78,7 @@ func (mv *madeValues) pidCalls(n *pg.Node) {
 			}
 			f := v.GetFuncCall()
 			mv.native(f)
-			from, to := mv.callSpan(f)
+			from, to := mv.CallSpan(f)
 			node, text := mv.value(plan.FillValue{Source: plan.SourcePID})
 			// A column of it is named like one of the call.
 			mv.replace(from, to, "(SELECT "+text+" AS "+plan.SourcePID+")")
@@ -121,11 +115,11 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 		}
 		mv.native(f)
 		node, mark := mv.value(plan.FillValue{Source: name, Column: i})
-		from, to := mv.callSpan(f)
-		open := mv.tokenAt(f.Location)
-		for ; !mv.punct(open, '('); open++ {
+		from, to := mv.CallSpan(f)
+		open := mv.TokenAt(f.Location)
+		for ; !mv.Punct(open, '('); open++ {
 		}
-		ts := mv.tokens()
+		ts := mv.Tokens()
 		// The functions take and give a number of the one type, as the calls do.
 		pid, timeout, shut := "pg_catalog.int4up(", "pg_catalog.int8up(", ")"
 		if mv.lonely() {
@@ -133,7 +127,7 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 		}
 		var middle []sqltext.Edit
 		if len(f.Args) == 2 {
-			comma := mv.comma(open)
+			comma := mv.Comma(open)
 			middle = []sqltext.Edit{{From: ts[comma].Start, To: ts[comma].End, Text: shut + " AS text) || ' ' || CAST(" + timeout}}
 		}
 		key, end := "'|' || CAST("+pid, shut+" AS text) || '|'"
@@ -161,7 +155,7 @@ func (mv *madeValues) finishSignals() {
 		edits = append(edits, s.names...)
 		f.edits = append(f.edits, s.gives...)
 	}
-	_, _, asks := f.marked(sqltext.Splice(mv.sql, edits), func(n int) int {
+	_, _, asks := f.marked(sqltext.Splice(mv.SQL, edits), func(n int) int {
 		before := 0
 		for _, s := range mv.signals {
 			if s.value < n {
@@ -179,7 +173,7 @@ func (mv *madeValues) finishSignals() {
 func (mv *madeValues) sessionRelation(name string) (text string, ok bool) {
 	short := strings.TrimPrefix(name, "pg_catalog.")
 	v, known := sessionViews[short]
-	if !known || !v.own && mv.ofProcesses() || mv.lonely() {
+	if !known || !v.own && mv.OfProcesses() || mv.lonely() {
 		return "", false
 	}
 	_, mark := mv.value(plan.FillValue{Source: short, JSON: true})

@@ -26,7 +26,7 @@ func (ss *sessionStatement) onlySets(s *pg.SelectStmt) bool {
 		}
 		switch call := f.GetFuncCall(); {
 		case isSetConfig(call):
-			c := ss.setCall(call)
+			c := setCall(ss.sourceText, call)
 			if c.Name.Computed || c.Value.Computed || c.Local.Computed {
 				return false
 			}
@@ -157,7 +157,7 @@ func (a *analyzer) finishSets() {
 	for i := range st.Sets {
 		c := &st.Sets[i]
 		for _, arg := range []*plan.SetArg{&c.Name, &c.Value, &c.Local} {
-			if st.Text != a.sql {
+			if st.Text != a.SQL {
 				arg.From, arg.To = 0, 0
 			}
 			p := arg.Param
@@ -211,4 +211,38 @@ func NamedConstraints(text string) (names []Constraint, deferred bool) {
 		names = append(names, Constraint{n.GetRangeVar().GetSchemaname(), n.GetRangeVar().GetRelname()})
 	}
 	return names, set.GetDeferred()
+}
+
+// setCall reads the arguments of set_config().
+func setCall(src *sourceText, f *pg.FuncCall) plan.SetCall {
+	return plan.SetCall{Name: setArg(src, f.Args[0], "text"), Value: setArg(src, f.Args[1], "text"), Local: setArg(src, f.Args[2], "bool")}
+}
+
+func setArg(src *sourceText, n *pg.Node, as string) plan.SetArg {
+	for t := n.GetTypeCast(); t != nil; t = n.GetTypeCast() {
+		name := ""
+		if builtinType(t.TypeName) && len(t.TypeName.Typmods) == 0 {
+			names := sqltree.Strings(t.TypeName.Names)
+			name = names[len(names)-1]
+		}
+		if name != as && !(as == "text" && name == "varchar") {
+			return plan.SetArg{Computed: true}
+		}
+		n = t.Arg
+	}
+	switch c := n.GetAConst(); {
+	case n.GetParamRef() != nil:
+		return plan.SetArg{Param: int(n.GetParamRef().Number)}
+	case c == nil:
+	case c.Isnull:
+		from, to := src.LiteralSpan(c)
+		return plan.SetArg{Null: true, From: from, To: to}
+	case c.GetSval() != nil:
+		from, to := src.LiteralSpan(c)
+		return plan.SetArg{Text: c.GetSval().Sval, From: from, To: to}
+	case as == "bool" && c.GetBoolval() != nil:
+		from, to := src.LiteralSpan(c)
+		return plan.SetArg{Text: map[bool]string{true: "true", false: "false"}[c.GetBoolval().Boolval], From: from, To: to}
+	}
+	return plan.SetArg{Computed: true}
 }

@@ -15,8 +15,8 @@ func TestStringEnd(t *testing.T) {
 		"SELECT 'no' -- a comment\n'w' uescape": "'w'",
 	} {
 		src := &New(Limits{}).analyzer(sql, snap, nil).sourceText
-		ts := src.tokens()
-		if end := ts[src.stringEnd(1)]; sql[end.Start:end.End] != want {
+		ts := src.Tokens()
+		if end := ts[src.StringEnd(1)]; sql[end.Start:end.End] != want {
 			t.Errorf("%s ends with %s, want %s", sql, sql[end.Start:end.End], want)
 		}
 	}

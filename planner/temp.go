@@ -157,7 +157,7 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 	}
 	b := newBody()
 	b.reads = !returnsTrigger(f) // it is called where no statement names it
-	read := language == "sql" && b.sql(code) || language == "plpgsql" && b.plpgsql(ch.sql)
+	read := language == "sql" && b.sql(code) || language == "plpgsql" && b.plpgsql(ch.SQL)
 	if !read || !ch.onlyDefault(b, code) {
 		fail(sqlstate.Refusal("CLV-0828", "a function in pg_temp with this body is not supported: it could read or write rows that other shards have, or act on its session").
 			WithHint("Without EXECUTE, set_config() and the like, and sharded and reference tables, it is taken."))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/ownership"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 )
 
 // ownershipOf confines a text, which its tree has become, to the rows that a shard owns of some tables.
@@ -15,7 +16,7 @@ func ownershipOf(tree *pg.Node, text string, uses ...*use) *ownership.Filter {
 	}
 	o, ok := ownership.Sites(tree, text, tables...)
 	if !ok {
-		lostPlace()
+		sourcetext.LostPlace()
 	}
 	return o
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -99,7 +100,7 @@ func (to *touched) everywhereView(v *shardmap.View) bool {
 // define counts what a query reads: that of a CREATE VIEW, or, with nil, the text itself.
 func (a *analyzer) define(q *pg.SelectStmt) (err error) {
 	if q == nil {
-		tree, err := a.p.parse(a.sql)
+		tree, err := a.p.parse(a.SQL)
 		if err != nil {
 			return err
 		}
@@ -114,7 +115,7 @@ func (a *analyzer) define(q *pg.SelectStmt) (err error) {
 			if !ok {
 				panic(r)
 			}
-			err = b.err
+			err = b.Err
 		}
 	}()
 	a.defining = true
@@ -141,7 +142,7 @@ func (a *analyzer) expanded(depth int) (*plan.Statement, error) {
 	}
 	st.Views = true
 	st.Reusable = false // the client's text has other literals
-	st.Shape, _, _ = sqltext.Normalize(a.sql)
+	st.Shape, _, _ = sqltext.Normalize(a.SQL)
 	return st, nil
 }
 
@@ -194,14 +195,14 @@ func (a *analyzer) expandText() (text string, err error) {
 			if !ok {
 				panic(r)
 			}
-			err = b.err
+			err = b.Err
 		}
 	}()
 	refs := map[int32]viewRef{}
 	for _, r := range a.viewRefs {
 		refs[r.rel.Location] = r
 	}
-	ts := a.tokens()
+	ts := a.Tokens()
 	var edits []sqltext.Edit
 	var starts []int32
 	for at := range refs {
@@ -210,27 +211,27 @@ func (a *analyzer) expandText() (text string, err error) {
 	sort.Slice(starts, func(i, j int) bool { return starts[i] < starts[j] })
 	for _, at := range starts {
 		r := refs[at]
-		i := a.tokenAt(at)
+		i := a.TokenAt(at)
 		if i < 0 {
-			lostPlace()
+			sourcetext.LostPlace()
 		}
 		from, last := ts[i].Start, i
-		for last+2 < len(ts) && a.punct(last+1, '.') && ts[last+2].Start >= 0 {
+		for last+2 < len(ts) && a.Punct(last+1, '.') && ts[last+2].Start >= 0 {
 			last += 2
 		}
-		if last+1 < len(ts) && a.sql[ts[last+1].Start:ts[last+1].End] == "*" {
+		if last+1 < len(ts) && a.SQL[ts[last+1].Start:ts[last+1].End] == "*" {
 			last++ // of old: with the children, as without it
 		}
 		to := ts[last].End
 		if r.sampled { // transformRangeTableSample of parse_clause.c
-			fail(sqlstate.New(sqlstate.FeatureNotSupported, "TABLESAMPLE clause can only be applied to tables and materialized views").At(a.position(at)))
+			fail(sqlstate.New(sqlstate.FeatureNotSupported, "TABLESAMPLE clause can only be applied to tables and materialized views").At(a.Position(at)))
 		}
 		before := ""
 		switch {
-		case a.word(i-1, "only"):
+		case a.Word(i-1, "only"):
 			fail(sqlstate.Refusal("CLV-0715", "ONLY before the view %s is not supported", r.view.QualifiedName()).
 				WithHint("Leave ONLY out: a view has no children."))
-		case a.word(i-1, "table") && r.rel.Alias == nil:
+		case a.Word(i-1, "table") && r.rel.Alias == nil:
 			from, before = ts[i-1].Start, "SELECT * FROM "
 		}
 		body := before + "(" + strings.TrimRight(strings.TrimSpace(r.view.Definition), ";") + ")"
@@ -239,13 +240,13 @@ func (a *analyzer) expandText() (text string, err error) {
 		}
 		edits = append(edits, sqltext.Edit{From: from, To: to, Text: body})
 	}
-	tree, err := a.p.parse(a.sql)
+	tree, err := a.p.parse(a.SQL)
 	if err != nil {
 		return "", err
 	}
 	edits = append(edits, a.unqualified(tree)...)
 	edits = append(edits, a.rowsOfViews(tree)...)
-	return sqltext.Splice(a.sql, append(edits, a.typesOfViews(tree)...)), nil
+	return sqltext.Splice(a.SQL, append(edits, a.typesOfViews(tree)...)), nil
 }
 
 // typesOfViews writes pg_typeof(v) of a view's row as that of the view's type: its query
@@ -279,12 +280,12 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 		for _, v := range views {
 			column = column || strings.Contains(v.Definition, names[0])
 		}
-		i := a.tokenAt(f.Args[0].GetColumnRef().GetLocation())
+		i := a.TokenAt(f.Args[0].GetColumnRef().GetLocation())
 		if column || i < 0 {
 			fail(sqlstate.Refusal("CLV-0717", "pg_typeof of %s, which may be a view or a column, is not supported", names[0]).
 				WithHint("Name the column with its table."))
 		}
-		edits = append(edits, sqltext.Edit{From: a.tokens()[i].Start, To: a.tokens()[i].End, Text: "NULL::" + sqltext.QuoteAlways(view.Schema) + "." + sqltext.QuoteAlways(view.Name)})
+		edits = append(edits, sqltext.Edit{From: a.Tokens()[i].Start, To: a.Tokens()[i].End, Text: "NULL::" + sqltext.QuoteAlways(view.Schema) + "." + sqltext.QuoteAlways(view.Name)})
 		return true
 	})
 	return edits
@@ -316,12 +317,12 @@ func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []sqltext.Edit) {
 	})
 	for _, v := range long {
 		view := v.Fields[1].GetString_().GetSval()
-		i := a.tokenAt(v.Location)
-		if i < 0 || i+2 >= len(a.tokens()) || !a.punct(i+1, '.') || taken[view] {
+		i := a.TokenAt(v.Location)
+		if i < 0 || i+2 >= len(a.Tokens()) || !a.Punct(i+1, '.') || taken[view] {
 			fail(sqlstate.Refusal("CLV-0718", "a column named with the schema of the view %s cannot be told apart here", view).
 				WithHint("Name it with the view alone: %s.column.", sqltext.QuoteIdent(view)))
 		}
-		edits = append(edits, sqltext.Edit{From: a.tokens()[i].Start, To: a.tokens()[i+2].Start})
+		edits = append(edits, sqltext.Edit{From: a.Tokens()[i].Start, To: a.Tokens()[i+2].Start})
 	}
 	return edits
 }
@@ -385,7 +386,7 @@ func (ch *schemaChange) changeView(v *pg.RangeVar, missingOK bool) {
 	ownSchema(v.GetSchemaname())
 	ch.everywhere("alter view", "ALTER VIEW")
 	ch.st.DDL.Objects = true
-	if ch.word(1, "table") {
+	if ch.Word(1, "table") {
 		ch.st.Tag = "ALTER TABLE"
 	}
 	if view := ch.viewOf(v); view != nil {
@@ -650,7 +651,7 @@ func (w *viewRows) row(c *pg.ColumnRef, holder proto.Message) {
 			return
 		}
 	}
-	ts, i := w.tokens(), w.tokenAt(c.Location)
+	ts, i := w.Tokens(), w.TokenAt(c.Location)
 	last := i + 2*(len(c.Fields)-1)
 	if i < 0 || last >= len(ts) {
 		w.views[name] = nil
@@ -668,7 +669,7 @@ func rowOf(own, is string, view *shardmap.View) string {
 // cast writes v.*::v.
 func (w *viewRows) cast(c *pg.ColumnRef, name string) {
 	view := w.stars[name]
-	ts, i := w.tokens(), w.tokenAt(c.Location)
+	ts, i := w.Tokens(), w.TokenAt(c.Location)
 	if view == nil || i < 0 || i+2 >= len(ts) {
 		return
 	}
@@ -700,19 +701,19 @@ func labelOf(n *pg.Node) string {
 
 // outputEnd is where an output of a query ends, 0 if that is not found.
 func (w *viewRows) outputEnd(at int32) int {
-	i := w.tokenAt(at)
+	i := w.TokenAt(at)
 	if i < 0 {
 		return 0
 	}
-	depth, ts := 0, w.tokens()
+	depth, ts := 0, w.Tokens()
 	for ; i < len(ts); i++ {
 		switch {
-		case w.punct(i, '(') || w.punct(i, '['):
+		case w.Punct(i, '(') || w.Punct(i, '['):
 			depth++
-		case depth > 0 && (w.punct(i, ')') || w.punct(i, ']')):
+		case depth > 0 && (w.Punct(i, ')') || w.Punct(i, ']')):
 			depth--
-		case depth == 0 && (w.punct(i, ',') || w.punct(i, ')') || w.punct(i, ']') || w.punct(i, ';') || w.word(i, "from") && !w.word(i-1, "distinct") ||
-			slices.ContainsFunc(afterOutputs, func(word string) bool { return w.word(i, word) })):
+		case depth == 0 && (w.Punct(i, ',') || w.Punct(i, ')') || w.Punct(i, ']') || w.Punct(i, ';') || w.Word(i, "from") && !w.Word(i-1, "distinct") ||
+			slices.ContainsFunc(afterOutputs, func(word string) bool { return w.Word(i, word) })):
 			return ts[i-1].End
 		}
 	}
