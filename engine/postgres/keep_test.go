@@ -85,7 +85,7 @@ func TestInternalTablesAreTheMovers(t *testing.T) {
 
 	// As an older version left it: all is the role's of the URL.
 	pgtest.Ask(t, super, `ALTER SCHEMA cleave_internal OWNER TO cleave; ALTER TABLE cleave_internal.shard OWNER TO cleave; ALTER TABLE cleave_internal.transaction OWNER TO cleave;
-		GRANT SELECT, INSERT ON cleave_internal.transaction TO PUBLIC; DROP TABLE cleave_internal.schema_change, cleave_internal.leader, cleave_internal.capture, cleave_internal.applied, cleave_internal.loaded`)
+		GRANT SELECT, INSERT ON cleave_internal.transaction TO PUBLIC; DROP TABLE cleave_internal.schema_change, cleave_internal.leader, cleave_internal.capture, cleave_internal.applied, cleave_internal.loaded, cleave_internal.loaded_part`)
 	do(t, c, `INSERT INTO cleave_internal.transaction (id) VALUES ('00000000-0000-4000-8000-000000000001')`)
 	finding := func(level string) {
 		t.Helper()

@@ -34,8 +34,8 @@ const (
 
 // Load implements engine.Mover. The rows are committed in several transactions, all
 // but the last of which the disk is not waited for: what follows a power failure is
-// a copy from the beginning.
-func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, rows io.Reader) (int64, error) {
+// a copy from the beginning. So no part is noted.
+func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, _ engine.Part, rows io.Reader) (int64, error) {
 	c, err := m.conn(ctx)
 	if err != nil {
 		return 0, err
@@ -217,6 +217,9 @@ func (m *mover) Loaded(ctx context.Context, id string) (out []engine.LoadedTable
 	return out, err
 }
 
+// ForgetParts implements engine.Mover.
+func (m *mover) ForgetParts(context.Context, string, *engine.MoveTable) error { return nil }
+
 func loadError(t *engine.MoveTable, err error) error {
 	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
 		return err
@@ -390,7 +393,7 @@ func (a *applier) read(x *engine.Change) (w waitingChange, err error) {
 		a.size += len(v.String) + 48
 		return value.In(oid, v.String, time.UTC)
 	}
-	if x.Op == engine.ChangeUpdate || x.Op == engine.ChangeDelete {
+	if x.Op.HasOld() {
 		ident := a.ident[x.Table]
 		if len(x.Old) != len(ident) {
 			return w, sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values of its identity, not %d", a.set.Tables[x.Table].Name, len(x.Old), len(ident))
@@ -634,7 +637,7 @@ func (a *applier) apply(w *waitingChange) error {
 	switch w.op {
 	case engine.ChangeInsert:
 		sql, values = m.insert, w.row
-	case engine.ChangeDelete:
+	case engine.ChangeDelete, engine.ChangeLeave:
 		sql, values = m.delete, identityArgs(m.movedTable, w.old)
 	case engine.ChangeTruncate:
 		return c.exec("DELETE FROM main." + quote.Ident(m.def.SQLName()) + " WHERE " + inSet(a.num, &a.set, m.movedTable))
@@ -654,7 +657,7 @@ func (a *applier) apply(w *waitingChange) error {
 	if e := q.Reset(); err == nil {
 		err = e
 	}
-	if err == nil && c.db.Changes() != 1 {
+	if err == nil && c.db.Changes() != 1 && w.op != engine.ChangeLeave {
 		return a.misfit(m.movedTable, w, "the row is not there", nil)
 	}
 	if err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
@@ -726,7 +729,7 @@ func identityArgs(m *movedTable, old []value.Datum) []value.Datum {
 }
 
 func (a *applier) misfit(m *movedTable, w *waitingChange, why string, cause error) error {
-	what := map[engine.ChangeOp]string{engine.ChangeInsert: "an insert into", engine.ChangeUpdate: "an update of", engine.ChangeDelete: "a delete from"}[w.op]
+	what := map[engine.ChangeOp]string{engine.ChangeInsert: "an insert into", engine.ChangeUpdate: "an update of", engine.ChangeDelete: "a delete from", engine.ChangeLeave: "a delete from"}[w.op]
 	e := sqlstate.Wrap(cause, sqlstate.DataCorrupted, "%s table %s cannot be applied on shard %s: %s", what, m.def.Name, a.m.s.cfg.Name, why).
 		WithHint("The copy is not what it should be: cancel the move, then move again.").OnShard(a.m.s.cfg.Name)
 	e.Schema, e.Table = m.def.Schema, m.def.Name

@@ -106,15 +106,17 @@ func BenchmarkMove(b *testing.B) {
 	}
 	view, err := m[0].Capture(ctx, "bench", set)
 	must(err)
-	rate("read", rows, func() { must(view.Rows(ctx, 0, 0, 1, nil, io.Discard)) })
+	rate("read", rows, func() { must(view.Rows(ctx, 0, engine.Part{}, nil, io.Discard)) })
 	rate("copied", rows, func() {
 		const parts = 2
 		errs := make(chan error)
 		for part := range parts {
 			go func() {
 				r, w := io.Pipe()
-				go func() { w.CloseWithError(view.Rows(ctx, 0, part, parts, nil, w)) }()
-				_, err := m[1].Load(ctx, "bench", &set.Tables[0], r)
+				go func() {
+					w.CloseWithError(view.Rows(ctx, 0, engine.Part{Place: fmt.Sprintf("%d/%d", part, parts)}, nil, w))
+				}()
+				_, err := m[1].Load(ctx, "bench", &set.Tables[0], engine.Part{}, r)
 				errs <- err
 			}()
 		}

@@ -276,10 +276,53 @@ func (v *view) with(ctx context.Context, fn func(c *Conn) error) error {
 	}
 }
 
+// partsMost bounds the parts of a table: each looks for its rows.
+const partsMost = 64
+
+// Parts implements engine.RowSource. Parts are runs of rowids, which are not noted.
+func (v *view) Parts(ctx context.Context, table int, bytes int64, there []engine.Part) ([]engine.Part, error) {
+	if table < 0 || table >= len(v.set.Tables) || len(there) > 0 {
+		return nil, sqlstate.New(sqlstate.ObjectNotInState, "parts of table %d of a file were not noted", table)
+	}
+	n := int64(1)
+	err := v.with(ctx, func(c *Conn) error {
+		t, err := c.moveTable(&v.set.Tables[table], &v.set.Keys)
+		if err != nil {
+			return err
+		}
+		_, size, err := c.sampleSize(t, inSet(-1, &v.set, t))
+		n = min(max(size/max(bytes, 1), 1), partsMost)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]engine.Part, n)
+	for i := range out {
+		out[i].Place = fmt.Sprintf("%d/%d", i, n)
+	}
+	return out, nil
+}
+
+// partOf reads a Place: "" is all of the table.
+func partOf(place string) (part, parts int, err error) {
+	if place == "" {
+		return 0, 1, nil
+	}
+	if n, err := fmt.Sscanf(place, "%d/%d", &part, &parts); n < 2 || err != nil || parts < 1 || part < 0 || part >= parts {
+		return 0, 0, sqlstate.New(sqlstate.InvalidParameterValue, "%q is no part of a table", place)
+	}
+	return part, parts, nil
+}
+
 // Rows implements engine.RowSource.
-func (v *view) Rows(ctx context.Context, table, part, parts int, pace engine.Pace, to io.Writer) error {
-	if table < 0 || table >= len(v.set.Tables) || parts < 1 || part < 0 || part >= parts {
-		return sqlstate.New(sqlstate.InvalidParameterValue, "there is no part %d of %d of table %d", part, parts, table)
+func (v *view) Rows(ctx context.Context, table int, of engine.Part, pace engine.Pace, to io.Writer) error {
+	part, parts, err := partOf(of.Place)
+	if err != nil {
+		return err
+	}
+	if table < 0 || table >= len(v.set.Tables) {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "there is no table %d", table)
 	}
 	return v.with(ctx, func(c *Conn) error {
 		t, err := c.moveTable(&v.set.Tables[table], &v.set.Keys)

@@ -32,6 +32,7 @@ const standing = `SELECT string_agg(text, ', ') FROM (
 	UNION ALL SELECT 'row of capture ' || id FROM cleave_internal.capture
 	UNION ALL SELECT 'row of applied ' || id FROM cleave_internal.applied
 	UNION ALL SELECT 'row of loaded ' || id FROM cleave_internal.loaded
+	UNION ALL SELECT 'row of loaded_part ' || id FROM cleave_internal.loaded_part
 	UNION ALL SELECT 'prepared transaction ' || gid || ' since ' || prepared FROM pg_prepared_xacts WHERE prepared < now() - interval '5 seconds'
 	UNION ALL SELECT 'transaction of process ' || pid || ' since ' || xact_start || ': ' || left(query, 100) FROM pg_stat_activity
 		WHERE backend_type = 'client backend' AND xact_start < now() - interval '15 seconds') AS x`

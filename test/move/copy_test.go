@@ -19,7 +19,7 @@ import (
 type watched struct {
 	c *target
 	// load stands before each Load of the target.
-	load func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, rows io.Reader) (int64, error)
+	load func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, of engine.Part, rows io.Reader) (int64, error)
 	// noted is told each table that is loaded, resumed the tables that are read as of a later moment.
 	noted   func(t engine.LoadedTable)
 	resumed func(set engine.Set)
@@ -63,8 +63,8 @@ type watchedMover struct {
 	w *watched
 }
 
-func (m watchedMover) Load(ctx context.Context, id string, t *engine.MoveTable, rows io.Reader) (int64, error) {
-	return m.w.load(ctx, m.Mover, id, t, rows)
+func (m watchedMover) Load(ctx context.Context, id string, t *engine.MoveTable, of engine.Part, rows io.Reader) (int64, error) {
+	return m.w.load(ctx, m.Mover, id, t, of, rows)
 }
 
 func (m watchedMover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) error {
@@ -92,9 +92,9 @@ func TestCopyGoesOn(t *testing.T) {
 			part := make(chan struct{})
 			noted := make(chan engine.LoadedTable, 8)
 			first := &watched{c: c, noted: func(t engine.LoadedTable) { noted <- t }}
-			first.load = func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, rows io.Reader) (int64, error) {
+			first.load = func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, of engine.Part, rows io.Reader) (int64, error) {
 				if t.Name != "bulk" {
-					return m.Load(ctx, id, t, rows)
+					return m.Load(ctx, id, t, of, rows)
 				}
 				var some strings.Builder
 				for in := bufio.NewReader(rows); some.Len() < 4000; {
@@ -104,7 +104,7 @@ func TestCopyGoesOn(t *testing.T) {
 					}
 					some.WriteString(line)
 				}
-				if _, err := m.Load(ctx, id, t, strings.NewReader(some.String())); err != nil {
+				if _, err := m.Load(ctx, id, t, engine.Part{}, strings.NewReader(some.String())); err != nil {
 					return 0, err
 				}
 				close(part)
@@ -134,10 +134,10 @@ func TestCopyGoesOn(t *testing.T) {
 				}
 				beforeView()
 			}}
-			second.load = func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, rows io.Reader) (int64, error) {
+			second.load = func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, of engine.Part, rows io.Reader) (int64, error) {
 				beforeLoad()
 				<-seen // that the move says what it does
-				n, err := m.Load(ctx, id, t, rows)
+				n, err := m.Load(ctx, id, t, of, rows)
 				mu.Lock()
 				defer mu.Unlock()
 				copied[t.Name] += n
@@ -156,7 +156,7 @@ func TestCopyGoesOn(t *testing.T) {
 			if fmt.Sprint(resumed) != "[bulk]" || len(copied) != 1 || copied["bulk"] == 0 || w.Copied != all+copied["bulk"] {
 				t.Errorf("copied before: %v; gone on with %v: %v; of all %d", before, resumed, copied, w.Copied)
 			}
-			if text := told(w); !strings.Contains(text, "rows were copied again, since their tables were not whole when the copy was interrupted") {
+			if text := told(w); !strings.Contains(text, "rows were copied again, since their tables or parts of them were not whole when the copy was interrupted") {
 				t.Errorf("it does not say what was copied again:\n%s", text)
 			}
 			if text := told(w); !strings.Contains(text, fmt.Sprintf("of them %d rows of 2 tables before the copy was interrupted", all)) || !strings.Contains(text, "both copies have the same") {

@@ -1,0 +1,93 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// TestCopyGoesOnWithinATable: a copy ends after some parts of a table, thrice, the first time with its leader. Without writers no row is
+// copied twice; with writers none is lost or there twice.
+func TestCopyGoesOnWithinATable(t *testing.T) {
+	for _, writers := range []bool{false, true} {
+		t.Run(fmt.Sprint(writers), func(t *testing.T) {
+			l := newLittle(t)
+			l.partBytes = 1
+			rows := int64(0)
+			for k := range int64(littleRows) {
+				if l.ofPart(k) {
+					rows++
+				}
+			}
+			var loads atomic.Int64
+			var gone atomic.Bool
+			first := make(chan struct{})
+			l.shards["c"].fail = func(method string) error {
+				if method != "Load" {
+					return nil
+				}
+				switch n := loads.Add(1); {
+				case n == 4:
+					close(first)
+					fallthrough
+				case !gone.Load() && n > 4, gone.Load() && n%7 == 0 && n < 30:
+					return &engine.LostError{Shard: "c", Sent: true, Err: errors.New("no answer")}
+				}
+				return nil
+			}
+			end := func() {}
+			if writers {
+				end = l.work()
+			}
+			leader := l.lead(nil)
+			l.move("m", workflow.Options{KeepMS: -1})
+			<-first
+			leader.end()
+			gone.Store(true)
+			l.lead(nil)
+			s := l.is("m", workflow.Done)
+			end()
+			l.settled("c")
+			if text := fmt.Sprint(s.History); !strings.Contains(text, "the copy of table t went on after ") {
+				t.Errorf("it does not say so: %s", text)
+			}
+			if !writers && s.Copied != rows {
+				t.Errorf("%d rows were copied, there are %d", s.Copied, rows)
+			}
+		})
+	}
+}
+
+// TestCopyThatCannotGoOn: rows of noted parts are there that the source takes for changed ones. The table is copied from its beginning.
+func TestCopyThatCannotGoOn(t *testing.T) {
+	l := newLittle(t)
+	l.partBytes, l.streams = 1, 1
+	var loads, forgotten atomic.Int64
+	l.shards["c"].fail = func(method string) error {
+		switch method {
+		case "Load":
+			switch loads.Add(1) {
+			case 4:
+				return &engine.LostError{Shard: "c", Sent: true, Err: errors.New("no answer")}
+			case 5:
+				return sqlstate.New(sqlstate.UniqueViolation, "a row is there")
+			}
+		case "ForgetParts":
+			forgotten.Add(1)
+		}
+		return nil
+	}
+	l.lead(nil)
+	l.move("m", workflow.Options{KeepMS: -1})
+	l.is("m", workflow.Done)
+	l.settled("c")
+	if forgotten.Load() == 0 {
+		t.Error("no parts were forgotten")
+	}
+}
