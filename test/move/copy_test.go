@@ -5,14 +5,17 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/testrun"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // watched are shards whose movers tell what they load.
@@ -23,13 +26,15 @@ type watched struct {
 	// noted is told each table that is loaded, resumed the tables that are read as of a later moment.
 	noted   func(t engine.LoadedTable)
 	resumed func(set engine.Set)
+	// partBytes is that of the coordinator's options.
+	partBytes int64
 }
 
 // lead runs a coordinator of its own over the shards until stop is called.
 func (w *watched) lead(name string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	c := coordinator.New(coordinator.Options{Directory: w.c.dir, Candidate: name, Shard: func(name string) (engine.Shard, error) {
+	c := coordinator.New(coordinator.Options{Directory: w.c.dir, Candidate: name, PartBytes: w.partBytes, Shard: func(name string) (engine.Shard, error) {
 		sh, err := w.c.rooms.Executor.Shard(name)
 		return watchedShard{sh, w}, err
 	}})
@@ -171,4 +176,73 @@ func TestCopyGoesOn(t *testing.T) {
 			c.clean()
 		})
 	}
+}
+
+// TestCopyGoesOnWithinATable: a coordinator ends when some parts of a table are copied. Rows of all parts change before the next one, and
+// while it copies the rest. It copies again no row that was not changed.
+func TestCopyGoesOnWithinATable(t *testing.T) {
+	testrun.Long(t, "a coordinator is ended in the middle of a table; TestMover/Parts of engine/postgres and TestCopyGoesOnWithinATable of coordinator have the parts of it")
+	const rows = 3000
+	c := startAs(t, "", kinds["postgres"]...)
+	c.bank(rows)
+	moved := c.number(`SELECT count(*) FROM bulk`) // all of it, as far as the bound below needs to know
+	l := c.work(1)
+	var began atomic.Int64
+	part := make(chan struct{})
+	first := &watched{c: c, partBytes: 32 << 10, noted: func(engine.LoadedTable) {}, resumed: func(engine.Set) {}}
+	first.load = func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, of engine.Part, rows io.Reader) (int64, error) {
+		if t.Name == "bulk" {
+			if n := began.Add(1); n > 4 {
+				if n == 5 {
+					close(part)
+				}
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+		}
+		return m.Load(ctx, id, t, of, rows)
+	}
+	stop := first.lead("first")
+	c.move(admin.MoveRequest{ID: "m", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}})
+	<-part
+	waitfor.True(t, "four parts are noted", func() bool { return c.onShard("s1", `SELECT count(*) FROM cleave_internal.loaded_part`) == "4" })
+	stop()
+	kept := c.onShard("s1", `SELECT sum(rows) FROM cleave_internal.loaded_part`)
+	change := func(n int) {
+		c.exec(fmt.Sprintf(`UPDATE bulk SET body = 'changed %d' WHERE n < %d AND n %% 50 = %d`, n, rows, n), fmt.Sprintf(`UPDATE bulk SET n = n + 100000 WHERE n < %d AND n %% 100 = %d`, rows, 10+n),
+			fmt.Sprintf(`DELETE FROM bulk WHERE n < %d AND n %% 100 = %d`, rows, 20+n), fmt.Sprintf(`INSERT INTO bulk SELECT tenant, 10000 + id + %d, 'new' FROM account`, 1000*n))
+	}
+	change(1)
+	var again, others atomic.Int64
+	beforeView, beforeLoad := sync.OnceFunc(func() { change(2) }), sync.OnceFunc(func() { change(3) })
+	second := &watched{c: c, partBytes: 32 << 10, noted: func(engine.LoadedTable) {}, resumed: func(engine.Set) { beforeView() }}
+	second.load = func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, of engine.Part, rows io.Reader) (int64, error) {
+		beforeLoad()
+		n, err := m.Load(ctx, id, t, of, rows)
+		if t.Name == "bulk" && of.Changed != "" {
+			again.Add(n)
+		} else if t.Name == "bulk" {
+			others.Add(n)
+		}
+		return n, err
+	}
+	second.lead("second")
+	w := c.await("m", "done")
+	c.history(w)
+	l.end()
+	if l.failed.Load() > 0 {
+		t.Errorf("%d transactions failed, first: %v", l.failed.Load(), l.first)
+	}
+	had, _ := strconv.ParseInt(kept, 10, 64)
+	touched := int64(2*(rows/50+rows/100) + 2*tenants*accounts)
+	if had == 0 || again.Load() > touched || had+others.Load() > int64(moved)+touched {
+		t.Errorf("%d rows were kept, %d changed ones and %d others were copied, of %d of which %d were touched", had, again.Load(), others.Load(), moved, touched)
+	}
+	if text := told(w); !strings.Contains(text, fmt.Sprintf("the copy of table bulk went on after %d rows", had)) || !strings.Contains(text, "both copies have the same") {
+		t.Errorf("it does not say what it did:\n%s", text)
+	}
+	if n := c.number(`SELECT count(*) FROM bulk`); n != rows-3*rows/100+3*tenants*accounts {
+		t.Errorf("%d rows", n)
+	}
+	c.clean()
 }
