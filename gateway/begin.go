@@ -14,7 +14,7 @@ import (
 	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/internal/lane"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -86,7 +86,7 @@ func served(start arrival.Startup) error {
 	if !ok {
 		return nil
 	}
-	on, known := planner.ParseBool(v)
+	on, known := utility.ParseBool(v)
 	switch {
 	case on, v == "database":
 		return arrival.Refused(sqlstate.Refusal("CLV-1221", "replication connections are not supported by the router").

@@ -13,8 +13,8 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/settings"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -315,7 +315,7 @@ func (x *commands) bindSchema(alone bool, begin string) error {
 
 // namesConstraints reports whether a mode of the transaction is SET CONSTRAINTS with names.
 func namesConstraints(mode string) bool {
-	names, _ := planner.NamedConstraints(mode)
+	names, _ := utility.NamedConstraints(mode)
 	return len(names) > 0
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
@@ -11,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -151,7 +153,7 @@ func (a *analyzer) statement(n *pg.Node) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
 		st.Tag = "SELECT"
-		if maySpecial(v.SelectStmt) && a.session().selectSpecial(v.SelectStmt) {
+		if utility.MaySpecial(v.SelectStmt) && a.session().SelectSpecial(v.SelectStmt) {
 			return
 		}
 		a.sessionCalls(n)
@@ -187,7 +189,7 @@ func (a *analyzer) statement(n *pg.Node) {
 			st.Text = a.written(n)
 		}
 	default:
-		if !a.session().read(n) {
+		if !a.session().Read(n) {
 			a.change().ddl(n)
 		}
 	}
@@ -570,7 +572,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 	text := a.AfterExplain()
 	prefix := a.SQL[:strings.LastIndex(a.SQL, text)]
 	if x := e.Query.GetExecuteStmt(); x != nil {
-		a.session().execute(x)
+		a.session().Execute(x)
 		a.st.Prepared.Explain = prefix
 		return
 	}
@@ -593,7 +595,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		a.st.ReadOnly = !analyze || inner.ReadOnly
 		return
 	}
-	a.st.Explained = explainOf(e, prefix)
+	a.st.Explained = utility.ExplainOf(e, prefix)
 	a.st.Explained.Query = text
 	switch e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
@@ -704,27 +706,65 @@ func (to *touched) copiesSharded(c *pg.CopyStmt) {
 	to.one.refuseOne(sqlstate.Refusal("CLV-0408", "COPY of the sharded table %s is not supported yet", to.sharded).WithHint("%s", hint))
 }
 
-func (ch *schemaChange) vacuum(v *pg.VacuumStmt) {
-	ch.st.Tag = "ANALYZE"
-	if v.IsVacuumcmd {
-		ch.st.Tag = "VACUUM"
+func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
+	const ( // CURSOR_OPT_... of parsenodes.h
+		binary      = 0x0001
+		scroll      = 0x0002
+		noScroll    = 0x0004
+		insensitive = 0x0008
+		asensitive  = 0x0010
+		withHold    = 0x0020
+	)
+	has := func(o int32) bool { return d.Options&o != 0 }
+	switch {
+	case has(scroll) && has(noScroll):
+		fail(sqlstate.New("42P11", "cannot specify both %s and %s", "SCROLL", "NO SCROLL"))
+	case has(asensitive) && has(insensitive):
+		fail(sqlstate.New("42P11", "cannot specify both %s and %s", "ASENSITIVE", "INSENSITIVE"))
 	}
-	for _, n := range v.Rels {
-		if rel := n.GetVacuumRelation().GetRelation(); rel != nil {
-			ch.touch(ch.relation(rel), rel)
+	s := d.Query.GetSelectStmt()
+	if len(s.GetLockingClause()) > 0 {
+		lock := map[pg.LockClauseStrength]string{pg.LockClauseStrength_LCS_FORUPDATE: "FOR UPDATE", pg.LockClauseStrength_LCS_FORNOKEYUPDATE: "FOR NO KEY UPDATE",
+			pg.LockClauseStrength_LCS_FORSHARE: "FOR SHARE", pg.LockClauseStrength_LCS_FORKEYSHARE: "FOR KEY SHARE"}[s.LockingClause[0].GetLockingClause().GetStrength()]
+		switch {
+		case has(withHold):
+			fail(sqlstate.New(sqlstate.FeatureNotSupported, "DECLARE CURSOR WITH HOLD ... %s is not supported", lock).WithDetail("Holdable cursors must be READ ONLY."))
+		case has(scroll):
+			fail(sqlstate.New(sqlstate.FeatureNotSupported, "DECLARE SCROLL CURSOR ... %s is not supported", lock).WithDetail("Scrollable cursors must be READ ONLY."))
+		case has(insensitive):
+			fail(sqlstate.New("42P11", "DECLARE INSENSITIVE CURSOR ... %s is not valid", lock).WithDetail("Insensitive cursors must be READ ONLY."))
 		}
 	}
-	switch {
-	case (ch.whole != "" || ch.catalog != "" || ch.unknown != "") && !ch.spread():
-		ch.st.Kind = plan.DefaultShard
-	default:
-		// No table named is every table of every shard.
-		ch.st.DDL = &plan.DDL{}
-		tag := ch.st.Tag
-		ch.everywhere(strings.ToLower(tag), tag)
-		// ANALYZE of everything reads what the databases of a server share: in two
-		// transactions at once it would wait for itself.
-		ch.st.DDL.Passing, ch.st.DDL.Concurrent = true, v.IsVacuumcmd || len(v.Rels) == 0
-		ch.others(&pg.Node{Node: &pg.Node_VacuumStmt{VacuumStmt: v}}, &v.Rels, func(n *pg.Node) *pg.RangeVar { return n.GetVacuumRelation().GetRelation() })
+	backward := readsBackward(s)
+	a.query(d.Query)
+	a.finish()
+	if a.st.Kind == plan.Virtual || a.st.Kind == plan.DDLKind {
+		fail(sqlstate.Refusal("CLV-1025", "a cursor over this statement is not supported").WithHint("Run it without DECLARE."))
 	}
+	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
+	a.st.Cursor = &plan.Cursor{Op: "declare", Name: d.Portalname, Scroll: has(scroll), NoScroll: has(noScroll), Hold: has(withHold), Binary: has(binary),
+		Backward: backward && len(a.viewRefs) == 0}
+	ts, depth := a.Top()
+	for i, t := range ts {
+		if i >= 3 && depth[i] == 0 && t.Is(a.SQL, "for") {
+			a.st.Cursor.Query = a.After(ts, i+1)
+			return
+		}
+	}
+}
+
+// readsBackward reports whether a query's plan is a scan of one table, perhaps with a Sort and a Limit above it
+// (ExecSupportsBackwardScan of PostgreSQL's execAmi.c).
+func readsBackward(s *pg.SelectStmt) bool {
+	if s == nil || s.Op != pg.SetOperation_SETOP_NONE || len(s.FromClause) != 1 || s.FromClause[0].GetRangeVar() == nil || s.WithClause != nil ||
+		s.DistinctClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.WindowClause != nil || len(s.LockingClause) > 0 {
+		return false
+	}
+	calls := false
+	sqltree.InspectAll(s.TargetList, func(m proto.Message) bool { // aggregates, functions that return sets
+		_, call := m.(*pg.FuncCall)
+		calls = calls || call
+		return !calls
+	})
+	return !calls
 }

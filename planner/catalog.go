@@ -221,25 +221,6 @@ type defaultCall struct {
 	unnamed bool
 }
 
-// dumpSetting reads the statement with which pg_dump restricts itself to tables, if
-// the server knows the setting. It counts for the transaction only: another session
-// of the router's may be the next to use the shard's.
-func (ss *sessionStatement) dumpSetting(s *pg.SelectStmt) bool {
-	const setting = "restrict_nonsystem_relation_kind"
-	f := s.TargetList[0].GetResTarget().GetVal().GetFuncCall()
-	w := s.WhereClause.GetAExpr()
-	if f == nil || w == nil || len(f.Args) != 3 || w.Rexpr.GetAConst().GetSval().GetSval() != setting || s.FromClause[0].GetRangeVar().GetRelname() != "pg_settings" {
-		return false
-	}
-	names, value := sqltree.Strings(f.Funcname), f.Args[1].GetAConst().GetSval()
-	if names[len(names)-1] != "set_config" || f.Args[0].GetColumnRef() == nil || value == nil {
-		return false
-	}
-	ss.st.Kind, ss.st.ReadOnly, ss.st.ReturnsRows = plan.DefaultShard, true, true
-	ss.st.Text = "SELECT pg_catalog.set_config(name, " + sqltext.QuoteString(value.Sval) + ", true) FROM pg_catalog.pg_settings WHERE name = '" + setting + "'"
-	return true
-}
-
 func isDefaultCall(f *pg.FuncCall) bool {
 	names := sqltree.Strings(f.Funcname)
 	return names[len(names)-1] == "pg_get_expr" && (len(names) == 1 || names[0] == "pg_catalog")

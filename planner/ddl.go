@@ -665,3 +665,28 @@ func namesNothingInternal(n *pg.Node) {
 		return true
 	})
 }
+
+func (ch *schemaChange) vacuum(v *pg.VacuumStmt) {
+	ch.st.Tag = "ANALYZE"
+	if v.IsVacuumcmd {
+		ch.st.Tag = "VACUUM"
+	}
+	for _, n := range v.Rels {
+		if rel := n.GetVacuumRelation().GetRelation(); rel != nil {
+			ch.touch(ch.relation(rel), rel)
+		}
+	}
+	switch {
+	case (ch.whole != "" || ch.catalog != "" || ch.unknown != "") && !ch.spread():
+		ch.st.Kind = plan.DefaultShard
+	default:
+		// No table named is every table of every shard.
+		ch.st.DDL = &plan.DDL{}
+		tag := ch.st.Tag
+		ch.everywhere(strings.ToLower(tag), tag)
+		// ANALYZE of everything reads what the databases of a server share: in two
+		// transactions at once it would wait for itself.
+		ch.st.DDL.Passing, ch.st.DDL.Concurrent = true, v.IsVacuumcmd || len(v.Rels) == 0
+		ch.others(&pg.Node{Node: &pg.Node_VacuumStmt{VacuumStmt: v}}, &v.Rels, func(n *pg.Node) *pg.RangeVar { return n.GetVacuumRelation().GetRelation() })
+	}
+}

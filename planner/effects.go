@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -344,10 +345,10 @@ func (fx *effects) setsWithin(f *pg.FuncCall) {
 	case !fx.maySet || fx.touched.defining:
 		fail(sqlstate.Refusal("CLV-1243", "set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only").
 			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
-	case !isSetConfig(f):
+	case !utility.IsSetConfig(f):
 		return // PostgreSQL says that there is no such function
 	}
-	c := setCall(fx.src, f)
+	c := utility.SetCall(fx.src, f)
 	if c.Name.Computed {
 		fail(sqlstate.Refusal("CLV-1244", "set_config() of a name that is computed is not supported: the router has to know the setting").
 			WithHint("Give the name as a literal or a parameter."))
@@ -356,7 +357,7 @@ func (fx *effects) setsWithin(f *pg.FuncCall) {
 		fail(sqlstate.Refusal("CLV-1245", "set_config() whose third argument is computed is not supported: the router has to know how long the setting holds").
 			WithHint("Give true or false, or a parameter."))
 	}
-	checkLiterals(c)
+	utility.CheckLiterals(c)
 	fx.st.Sets = append(fx.st.Sets, c)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -150,7 +151,7 @@ func checkFunctionSetting(d *pg.DefElem) {
 	if d.GetDefname() != "set" || v.GetKind() != pg.VariableSetKind_VAR_SET_VALUE || len(v.Args) == 0 {
 		return
 	}
-	if err := CheckSetting(v.Name, sqltree.DefText(v.Args[0])); err != nil {
+	if err := utility.CheckSetting(v.Name, sqltree.DefText(v.Args[0])); err != nil {
 		fail(err)
 	}
 }

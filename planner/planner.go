@@ -4,12 +4,14 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/bail"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -197,7 +199,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *plan.Statement, err error) {
 	}
 	a.finishSignals()
 	a.finishFill()
-	a.finishSets()
+	utility.FinishSets(a.st, a.SQL, a.into != nil, func(n int) int { return a.param(n).total })
 	a.st.Secret = a.privileged
 	a.st.Traces = a.leaves(tree.Stmts[0].Stmt)
 	if a.st.Shape == "" {
@@ -205,3 +207,17 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *plan.Statement, err error) {
 	}
 	return a.st, nil
 }
+
+// session reads statements about the session, and no table.
+func (a *analyzer) session() *utility.Statement {
+	return utility.New(&a.sourceText, a.st, forSession{a})
+}
+
+// forSession is what a statement about the session needs of its analysis.
+type forSession struct{ a *analyzer }
+
+func (f forSession) Hidden() bool           { return f.a.hidden() }
+func (f forSession) Param(n int)            { f.a.param(n) }
+func (f forSession) Uses(n int)             { f.a.param(n).total++ }
+func (f forSession) Called(m proto.Message) { f.a.called(m) }
+func (f forSession) Makes(name string) bool { return fillOwn[name] }

@@ -9,8 +9,8 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -154,7 +154,7 @@ func holdsForTransaction(st *plan.Statement, q *request) error {
 			}
 			continue
 		}
-		if on, ok := planner.ParseBool(a.Text); ok && on {
+		if on, ok := utility.ParseBool(a.Text); ok && on {
 			continue
 		}
 		if a.To == 0 || q.text != st.Text {

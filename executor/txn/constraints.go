@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -22,7 +22,7 @@ func (c *Transaction) SetConstraints(ctx context.Context, st *plan.Statement) er
 		return sqlstate.Refusal("CLV-1006", "SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it").
 			WithHint("Run SET CONSTRAINTS before the SAVEPOINT.")
 	}
-	if names, _ := planner.NamedConstraints(st.Text); names == nil {
+	if names, _ := utility.NamedConstraints(st.Text); names == nil {
 		return c.SetMode(st)
 	}
 	first, err := c.Participant(ctx, c.defaultShard(), false)
@@ -50,7 +50,7 @@ func (c *Transaction) defaultShard() string { return c.host.Snapshot().State().D
 
 // setsNamed runs SET CONSTRAINTS with names on a part that has begun, for those constraints that the shard has.
 func (c *Transaction) setsNamed(p *Participant, text string) error {
-	names, deferred := planner.NamedConstraints(text)
+	names, deferred := utility.NamedConstraints(text)
 	if names != nil && p.Shard != c.defaultShard() {
 		var all []string
 		for _, n := range names {
@@ -77,7 +77,7 @@ func (c *Transaction) setsNamed(p *Participant, text string) error {
 }
 
 // firstSchemaOf asks for the schema of the constraint that a name means; no row: there is none. In words that SQLite shards know as well.
-func firstSchemaOf(n planner.Constraint) string {
+func firstSchemaOf(n utility.Constraint) string {
 	const constraints = " JOIN pg_catalog.pg_constraint AS c ON c.connamespace = n.oid WHERE c.conname = "
 	if n.Schema != "" {
 		return "SELECT n.nspname FROM pg_catalog.pg_namespace AS n" + constraints + executor.QuoteLiteral(n.Name) + " AND n.nspname = " + executor.QuoteLiteral(n.Schema) + " LIMIT 1"

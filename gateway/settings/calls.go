@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -79,9 +79,9 @@ func (g *Session) Calls(st *plan.Statement, args *plan.Args) ([]Call, error) {
 // maySet refuses what the router has to know before a shard has it, or cannot follow.
 func (g *Session) maySet(st *plan.Statement, c Call) error {
 	switch {
-	case planner.OwnSetting(c.Name):
+	case utility.OwnSetting(c.Name):
 		return sqlstate.Refusal("CLV-1214", "set_config() of %s is not supported", c.Name).WithHint("Run SET %s = '...'.", c.Name)
-	case planner.OfTransaction(c.Name):
+	case utility.OfTransaction(c.Name):
 		return sqlstate.Refusal("CLV-1215", "set_config() of a transaction's setting, %s, is not supported", c.Name).
 			WithHint("Run SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE.")
 	}
@@ -164,7 +164,7 @@ func textArg(a plan.SetArg, args *plan.Args) (text string, null, known bool) {
 // boolArg is the value of an argument that is true or false, NULL being false; known: the router can tell, ok: a shard takes it.
 func boolArg(a plan.SetArg, args *plan.Args) (on, known, ok bool) {
 	if a.Param == 0 {
-		on, ok = planner.ParseBool(a.Text)
+		on, ok = utility.ParseBool(a.Text)
 		return on, !a.Computed, ok || a.Null
 	}
 	value, oid, format, _ := args.Param(a.Param)
@@ -174,7 +174,7 @@ func boolArg(a plan.SetArg, args *plan.Args) (on, known, ok bool) {
 	case format == 1 && (oid == 0 || oid == 16):
 		return len(value) == 1 && value[0] != 0, true, len(value) == 1
 	}
-	on, ok = planner.ParseBool(string(value))
+	on, ok = utility.ParseBool(string(value))
 	return on, textTypes[oid] || oid == 16, ok
 }
 

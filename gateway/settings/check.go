@@ -8,13 +8,14 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Check refuses settings under which the router would read a statement
 // otherwise than the shard, or that belong to the router.
 func Check(name, value string) error {
-	if planner.OwnSetting(name) {
+	if utility.OwnSetting(name) {
 		if value == "" {
 			return nil
 		}
@@ -27,7 +28,7 @@ func Check(name, value string) error {
 	if value == "" {
 		return nil // the default, which the shards' own configuration decides
 	}
-	if err := planner.CheckSetting(name, value); err != nil {
+	if err := utility.CheckSetting(name, value); err != nil {
 		return err
 	}
 	switch name {
@@ -110,7 +111,7 @@ func validName(name string) bool {
 
 // IsOn reads the SQL text of a setting that is on or off.
 func IsOn(value string) bool {
-	on, _ := planner.ParseBool(strings.Trim(value, "'"))
+	on, _ := utility.ParseBool(strings.Trim(value, "'"))
 	return on
 }
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/utility"
 )
 
 // Modes are the characteristics of a transaction that its statements have named, "" where they have not
@@ -38,11 +38,11 @@ func ReadModes(text string) (m Modes) {
 				m.Deferrable = "not deferrable"
 			}
 		case w == "transaction_read_only":
-			if on, ok := planner.ParseBool(at(i + 2)); ok {
+			if on, ok := utility.ParseBool(at(i + 2)); ok {
 				m.Access = map[bool]string{true: "read only", false: "read write"}[on]
 			}
 		case w == "transaction_deferrable":
-			if on, ok := planner.ParseBool(at(i + 2)); ok {
+			if on, ok := utility.ParseBool(at(i + 2)); ok {
 				m.Deferrable = map[bool]string{true: "deferrable", false: "not deferrable"}[on]
 			}
 		}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -20,13 +20,13 @@ type ownSetting struct {
 	otherwise string
 }
 
-// ownSettings are all of them, by name; planner.OwnSetting knows the names.
+// ownSettings are all of them, by name; utility.OwnSetting knows the names.
 var ownSettings = map[string]ownSetting{
 	ReadPolicy:    {want: "primary, replica or nearest", ok: func(v string) bool { _, ok := ParseReadPolicy(v); return ok }},
 	MaxReplicaLag: {want: "a time such as '500ms' or '10s', or -1 for no bound", ok: func(v string) bool { _, ok := ParseReplicaLag(v); return ok }},
 	Traceparent: {want: "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		ok: func(v string) bool { _, ok := trace.ParseParent(v); return ok || v == "" }},
-	limits.ScatterSetting:     {want: "on or off", ok: func(v string) bool { _, ok := planner.ParseBool(v); return ok }},
+	limits.ScatterSetting:     {want: "on or off", ok: func(v string) bool { _, ok := utility.ParseBool(v); return ok }},
 	limits.ShardsMaxSetting:   {want: "a number of shards, 0 for no bound", ok: isNumber},
 	limits.RowsMaxSetting:     {want: "a number of rows, 0 for no bound", ok: isNumber},
 	limits.BytesMaxSetting:    {want: "a size such as '64MB', 0 for no bound", ok: isSize},
@@ -79,7 +79,7 @@ func Own(s *plan.Set) bool {
 	}
 	switch s.Op {
 	case "set", "reset", "show":
-		return planner.OwnSetting(strings.ToLower(s.Name))
+		return utility.OwnSetting(strings.ToLower(s.Name))
 	}
 	return false
 }

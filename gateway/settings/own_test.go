@@ -3,12 +3,12 @@ package settings
 import (
 	"testing"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/utility"
 )
 
 func TestOwnSettingsAreKnownToThePlanner(t *testing.T) {
 	for name, s := range ownSettings {
-		if !planner.OwnSetting(name) {
+		if !utility.OwnSetting(name) {
 			t.Errorf("the planner does not know %s", name)
 		}
 		if s.ok == nil || s.want == "" {
@@ -21,7 +21,7 @@ func TestOwnSettingsAreKnownToThePlanner(t *testing.T) {
 			t.Errorf("%s takes nonsense", name)
 		}
 	}
-	if planner.OwnSetting("cleave.nonsense") {
+	if utility.OwnSetting("cleave.nonsense") {
 		t.Error("the planner knows cleave.nonsense")
 	}
 }

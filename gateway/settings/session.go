@@ -11,8 +11,8 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -234,7 +234,7 @@ func (g *Session) change(s *plan.Set, next, keep *executor.Settings) (*executor.
 		if name == "client_encoding" || name == "names" {
 			return next, keep, nil // UTF8 already
 		}
-		if planner.OfTransaction(name) {
+		if utility.OfTransaction(name) {
 			return next, keep, nil // a shard says what is wrong with it
 		}
 		if name == "session_authorization" {

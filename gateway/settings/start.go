@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -26,7 +26,7 @@ func OfStart(params map[string]string, bytesMax int) (*executor.Settings, error)
 		case name == "transaction_deferrable":
 			return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION [NOT] DEFERRABLE must be called before any query").WithHint("set default_transaction_deferrable")
 		case name == "transaction_read_only":
-			if _, ok := planner.ParseBool(value); !ok {
+			if _, ok := utility.ParseBool(value); !ok {
 				return sqlstate.New(sqlstate.InvalidParameterValue, "parameter \"transaction_read_only\" requires a Boolean value")
 			}
 			return nil // of a transaction that ends before the first statement

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -152,7 +152,7 @@ func (d *Defaults) Bounds(s *executor.Settings) Bounds {
 			*to = n
 		}
 	}
-	if on, ok := planner.ParseBool(s.Text(ScatterSetting)); ok {
+	if on, ok := utility.ParseBool(s.Text(ScatterSetting)); ok {
 		b.forbidden = !on
 	}
 	number(ShardsMaxSetting, false, &b.shards)

@@ -1,19 +1,22 @@
-package planner
+package utility
 
 import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/virtual"
+	"github.com/cleavedb/cleave/planner/bail"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // onlySets reads a SELECT without FROM whose columns are calls of set_config() with literals and parameters, and others that do
 // nothing. It changes the settings that it names, in their order, and nothing else. So the session's own conversation runs it.
-func (ss *sessionStatement) onlySets(s *pg.SelectStmt) bool {
-	if ss.hidden() {
+func (ss *Statement) onlySets(s *pg.SelectStmt) bool {
+	if ss.analysis.Hidden() {
 		return false
 	}
 	var calls []plan.SetCall
@@ -25,8 +28,8 @@ func (ss *sessionStatement) onlySets(s *pg.SelectStmt) bool {
 			f = f.GetTypeCast().Arg
 		}
 		switch call := f.GetFuncCall(); {
-		case isSetConfig(call):
-			c := setCall(ss.sourceText, call)
+		case IsSetConfig(call):
+			c := SetCall(ss.Text, call)
 			if c.Name.Computed || c.Value.Computed || c.Local.Computed {
 				return false
 			}
@@ -46,16 +49,16 @@ func (ss *sessionStatement) onlySets(s *pg.SelectStmt) bool {
 	}
 	for _, params := range []map[int]int{texts, bools} {
 		for p := range params {
-			if ss.param(p); texts[p] > 0 && bools[p] > 0 {
+			if ss.analysis.Param(p); texts[p] > 0 && bools[p] > 0 {
 				return false
 			}
 		}
 	}
 	for p := range others {
-		ss.param(p)
+		ss.analysis.Param(p)
 	}
 	for _, c := range calls {
-		checkLiterals(c)
+		CheckLiterals(c)
 	}
 	st := ss.st
 	st.Kind, st.ReturnsRows, st.ReadOnly = plan.SetKind, true, true
@@ -79,8 +82,8 @@ func setParams(calls []plan.SetCall) (texts, bools map[int]int) {
 	return texts, bools
 }
 
-// isSetConfig reports whether a call is one of PostgreSQL's set_config() with three arguments.
-func isSetConfig(f *pg.FuncCall) bool {
+// IsSetConfig reports whether a call is one of PostgreSQL's set_config() with three arguments.
+func IsSetConfig(f *pg.FuncCall) bool {
 	names := sqltree.Strings(f.GetFuncname())
 	if len(names) == 0 || len(names) > 2 || names[len(names)-1] != "set_config" || len(names) == 2 && names[0] != "pg_catalog" {
 		return false
@@ -113,7 +116,7 @@ func harmless(n *pg.Node, params map[int]bool) bool {
 			return false
 		}
 		for _, arg := range v.FuncCall.Args {
-			if arg.GetAConst() == nil || strings.HasPrefix(strings.ToLower(arg.GetAConst().GetSval().GetSval()), VirtualSchema+".") {
+			if arg.GetAConst() == nil || strings.HasPrefix(strings.ToLower(arg.GetAConst().GetSval().GetSval()), virtual.Schema+".") {
 				return false
 			}
 		}
@@ -122,34 +125,34 @@ func harmless(n *pg.Node, params map[int]bool) bool {
 	return false
 }
 
-// checkLiterals refuses what set_config() must not set, as far as the text says it.
-func checkLiterals(c plan.SetCall) {
+// CheckLiterals refuses what set_config() must not set, as far as the text says it.
+func CheckLiterals(c plan.SetCall) {
 	name := strings.ToLower(c.Name.Text)
 	if OfTransaction(name) {
-		fail(sqlstate.Refusal("CLV-1215", "set_config() of a transaction's setting, %s, is not supported", name).
+		bail.With(sqlstate.Refusal("CLV-1215", "set_config() of a transaction's setting, %s, is not supported", name).
 			WithHint("Run SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE."))
 	}
 	if c.Name.Param == 0 && c.Value.Param == 0 && !c.Value.Computed && !c.Value.Null {
 		if err := CheckSetting(name, c.Value.Text); err != nil {
-			fail(err)
+			bail.With(err)
 		}
 	}
 }
 
-// finishSets is for a statement with calls of set_config(): it has to run once, on one shard, which is asked for the settings then.
-func (a *analyzer) finishSets() {
-	st := a.st
+// FinishSets is for a statement with calls of set_config(): it has to run once, on one shard, which is asked for the settings then.
+// sql is the statement as it came, into says that it has INTO, and uses counts the uses of a parameter.
+func FinishSets(st *plan.Statement, sql string, into bool, uses func(n int) int) {
 	if len(st.Sets) == 0 || st.Kind == plan.SetKind {
 		return
 	}
 	switch st.Kind {
 	case plan.OneShard, plan.DefaultShard, plan.AnyShard:
 	default:
-		fail(sqlstate.Refusal("CLV-1246", "set_config() in a statement that several shards or the router carry out is not supported").
+		bail.With(sqlstate.Refusal("CLV-1246", "set_config() in a statement that several shards or the router carry out is not supported").
 			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	}
-	if st.Plan != nil || st.Fill != nil || st.Judged != "" || st.DDL != nil || st.Temp != "" || a.into != nil {
-		fail(sqlstate.Refusal("CLV-1247", "set_config() in such a statement is not supported: the router carries out a part of it").
+	if st.Plan != nil || st.Fill != nil || st.Judged != "" || st.DDL != nil || st.Temp != "" || into {
+		bail.With(sqlstate.Refusal("CLV-1247", "set_config() in such a statement is not supported: the router carries out a part of it").
 			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	}
 	st.Reusable, st.Stable, st.ReplicaSafe = false, false, false
@@ -157,15 +160,15 @@ func (a *analyzer) finishSets() {
 	for i := range st.Sets {
 		c := &st.Sets[i]
 		for _, arg := range []*plan.SetArg{&c.Name, &c.Value, &c.Local} {
-			if st.Text != a.SQL {
+			if st.Text != sql {
 				arg.From, arg.To = 0, 0
 			}
 			p := arg.Param
-			if p == 0 || a.param(p).total == texts[p]+bools[p] && (texts[p] == 0 || bools[p] == 0) {
+			if p == 0 || uses(p) == texts[p]+bools[p] && (texts[p] == 0 || bools[p] == 0) {
 				continue
 			}
 			if arg != &c.Value {
-				fail(sqlstate.Refusal("CLV-1248", "a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported").
+				bail.With(sqlstate.Refusal("CLV-1248", "a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported").
 					WithHint("Give it as a parameter of its own."))
 			}
 			*arg = plan.SetArg{Computed: true} // of which type it is there decides what it is here
@@ -199,7 +202,7 @@ func OwnSetting(name string) bool { return ownSettings[name] }
 // Constraint is a constraint's name in SET CONSTRAINTS; Schema is "" if the search_path finds it.
 type Constraint struct{ Schema, Name string }
 
-// NamedConstraints reads SET CONSTRAINTS, as [Statement.Text] has it. none: it is
+// NamedConstraints reads SET CONSTRAINTS, as [plan.Statement.Text] has it. none: it is
 // SET CONSTRAINTS ALL, or another statement.
 func NamedConstraints(text string) (names []Constraint, deferred bool) {
 	tree, err := pg.Parse(text)
@@ -213,12 +216,12 @@ func NamedConstraints(text string) (names []Constraint, deferred bool) {
 	return names, set.GetDeferred()
 }
 
-// setCall reads the arguments of set_config().
-func setCall(src *sourceText, f *pg.FuncCall) plan.SetCall {
+// SetCall reads the arguments of set_config().
+func SetCall(src *sourcetext.Text, f *pg.FuncCall) plan.SetCall {
 	return plan.SetCall{Name: setArg(src, f.Args[0], "text"), Value: setArg(src, f.Args[1], "text"), Local: setArg(src, f.Args[2], "bool")}
 }
 
-func setArg(src *sourceText, n *pg.Node, as string) plan.SetArg {
+func setArg(src *sourcetext.Text, n *pg.Node, as string) plan.SetArg {
 	for t := n.GetTypeCast(); t != nil; t = n.GetTypeCast() {
 		name := ""
 		if builtinType(t.TypeName) && len(t.TypeName.Typmods) == 0 {

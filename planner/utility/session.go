@@ -1,11 +1,16 @@
-package planner
+package utility
 
 import (
+	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/internal/virtual"
+	"github.com/cleavedb/cleave/planner/bail"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -17,22 +22,34 @@ var typeOIDs = map[string]uint32{
 	"interval": 1186, "timetz": 1266, "numeric": 1700, "uuid": 2950, "jsonb": 3802,
 }
 
-// sessionStatement reads one statement that is about the session, and no table.
-type sessionStatement struct {
-	*typer
-	*sourceText
-	*effects
-	*parameters
-
-	st *plan.Statement
+// Analysis is what a statement about the session needs of its analysis.
+type Analysis interface {
+	// Hidden reports whether a schema of the search path comes before pg_catalog.
+	Hidden() bool
+	// Param notes that the statement has a parameter, Uses that it uses it once more.
+	Param(n int)
+	Uses(n int)
+	// Called checks the functions that a tree calls.
+	Called(m proto.Message)
+	// Makes reports whether the router makes the value of a function of the schema cleave.
+	Makes(name string) bool
 }
 
-func (a *analyzer) session() *sessionStatement {
-	return &sessionStatement{typer: &a.typer, sourceText: &a.sourceText, effects: &a.effects, parameters: &a.parameters, st: a.st}
+// Statement reads one statement that is about the session, and no table.
+type Statement struct {
+	*sourcetext.Text
+
+	analysis Analysis
+	st       *plan.Statement
 }
 
-// read reports whether the statement is one of these.
-func (ss *sessionStatement) read(n *pg.Node) bool {
+// New reads a statement into st.
+func New(src *sourcetext.Text, st *plan.Statement, analysis Analysis) *Statement {
+	return &Statement{Text: src, analysis: analysis, st: st}
+}
+
+// Read reports whether the statement is one of these.
+func (ss *Statement) Read(n *pg.Node) bool {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TransactionStmt:
 		ss.transaction(v.TransactionStmt)
@@ -49,7 +66,7 @@ func (ss *sessionStatement) read(n *pg.Node) bool {
 }
 
 // named is read of what is about prepared statements and cursors.
-func (ss *sessionStatement) named(n *pg.Node) bool {
+func (ss *Statement) named(n *pg.Node) bool {
 	st := ss.st
 	switch v := n.GetNode().(type) {
 	case *pg.Node_FetchStmt:
@@ -60,7 +77,7 @@ func (ss *sessionStatement) named(n *pg.Node) bool {
 	case *pg.Node_PrepareStmt:
 		ss.prepare(v.PrepareStmt)
 	case *pg.Node_ExecuteStmt:
-		ss.execute(v.ExecuteStmt)
+		ss.Execute(v.ExecuteStmt)
 	case *pg.Node_DeallocateStmt:
 		st.Kind, st.Tag, st.ReadOnly = plan.DeallocateKind, "DEALLOCATE", true
 		if v.DeallocateStmt.Isall {
@@ -74,7 +91,7 @@ func (ss *sessionStatement) named(n *pg.Node) bool {
 }
 
 // plain is read of SHOW, LISTEN, UNLISTEN and NOTIFY.
-func (ss *sessionStatement) plain(n *pg.Node) bool {
+func (ss *Statement) plain(n *pg.Node) bool {
 	st := ss.st
 	switch v := n.GetNode().(type) {
 	case *pg.Node_VariableShowStmt:
@@ -95,7 +112,7 @@ func (ss *sessionStatement) plain(n *pg.Node) bool {
 	return true
 }
 
-func (ss *sessionStatement) transaction(t *pg.TransactionStmt) {
+func (ss *Statement) transaction(t *pg.TransactionStmt) {
 	st := ss.st
 	st.Kind, st.ReadOnly = plan.TxKind, true
 	tx := &plan.Tx{Name: t.SavepointName, Chain: t.Chain}
@@ -116,7 +133,7 @@ func (ss *sessionStatement) transaction(t *pg.TransactionStmt) {
 	case pg.TransactionStmtKind_TRANS_STMT_ROLLBACK_TO:
 		tx.Op, st.Tag = "rollback to", "ROLLBACK"
 	default:
-		fail(sqlstate.Refusal("CLV-1115", "two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported").
+		bail.With(sqlstate.Refusal("CLV-1115", "two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported").
 			WithHint("Use COMMIT."))
 	}
 	tx.ReadOnly = readOnlyOption(t.Options)
@@ -184,7 +201,7 @@ func CheckSetting(name, value string) error {
 	return nil
 }
 
-func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
+func (ss *Statement) set(v *pg.VariableSetStmt) {
 	st := ss.st
 	st.Kind, st.Tag, st.ReadOnly = plan.SetKind, "SET", true
 	name := strings.ToLower(v.Name)
@@ -196,7 +213,7 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 		case "SESSION CHARACTERISTICS":
 			st.Kind, st.Tx = plan.TxKind, &plan.Tx{Op: "set", Session: true, ReadOnly: readOnlyOption(v.Args)}
 		default:
-			fail(sqlstate.Refusal("CLV-1237", "SET %s is not supported: a snapshot belongs to one shard", v.Name))
+			bail.With(sqlstate.Refusal("CLV-1237", "SET %s is not supported: a snapshot belongs to one shard", v.Name))
 		}
 		return
 	case pg.VariableSetKind_VAR_RESET:
@@ -212,7 +229,7 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 		st.Set = &plan.Set{Op: "set", Name: name, Local: v.IsLocal}
 		return
 	case pg.VariableSetKind_VAR_SET_CURRENT:
-		fail(sqlstate.Refusal("CLV-1238", "SET ... FROM CURRENT is for functions only"))
+		bail.With(sqlstate.Refusal("CLV-1238", "SET ... FROM CURRENT is for functions only"))
 	}
 	if name == "session_authorization" {
 		refuseAuthorization()
@@ -234,7 +251,7 @@ func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
 	}
 	value := strings.Join(values, ", ")
 	if err := CheckSetting(name, value); err != nil {
-		fail(err)
+		bail.With(err)
 	}
 	if mode := modeOf(name, strings.Trim(value, "'")); mode != "" {
 		st.Kind, st.Tx, st.Text = plan.TxKind, &plan.Tx{Op: "set", ReadOnly: mode == "READ ONLY", Setting: true, Local: v.IsLocal}, "SET TRANSACTION "+mode
@@ -272,11 +289,11 @@ func modeOf(name, value string) string {
 }
 
 func refuseAuthorization() {
-	fail(sqlstate.Refusal("CLV-1239", "SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own").
+	bail.With(sqlstate.Refusal("CLV-1239", "SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own").
 		WithHint("SET ROLE changes the current user."))
 }
 
-func (ss *sessionStatement) discard(d *pg.DiscardStmt) {
+func (ss *Statement) discard(d *pg.DiscardStmt) {
 	ss.st.Kind, ss.st.ReadOnly = plan.SetKind, true
 	what := map[pg.DiscardMode]string{
 		pg.DiscardMode_DISCARD_ALL: "all", pg.DiscardMode_DISCARD_PLANS: "plans",
@@ -286,7 +303,7 @@ func (ss *sessionStatement) discard(d *pg.DiscardStmt) {
 	ss.st.Set = &plan.Set{Op: "discard", What: what}
 }
 
-func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
+func (ss *Statement) prepare(p *pg.PrepareStmt) {
 	st := ss.st
 	st.Kind, st.Tag, st.ReadOnly = plan.PrepareKind, "PREPARE", true
 	st.Prepared = &plan.Prepared{Name: p.Name}
@@ -298,7 +315,7 @@ func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
 			name = names[len(names)-1]
 		}
 		oid := typeOIDs[name]
-		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && ss.hidden() {
+		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && ss.analysis.Hidden() {
 			oid = 0
 		}
 		if oid == 0 {
@@ -324,20 +341,21 @@ func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
 	}
 }
 
-func (ss *sessionStatement) execute(x *pg.ExecuteStmt) {
-	ss.called(x) // the arguments are a shard's to evaluate
+// Execute reads EXECUTE, also that of EXPLAIN.
+func (ss *Statement) Execute(x *pg.ExecuteStmt) {
+	ss.analysis.Called(x) // the arguments are a shard's to evaluate
 	ss.st.Kind, ss.st.Tag, ss.st.Prepared = plan.ExecuteKind, "EXECUTE", &plan.Prepared{Name: x.Name}
 	ss.st.Prepared.Args, ss.st.Prepared.At = ss.ExecuteArgs(x.Params)
 }
 
-// maySpecial reports whether selectSpecial may know a SELECT: most need no look of it.
-func maySpecial(s *pg.SelectStmt) bool {
+// MaySpecial reports whether SelectSpecial may know a SELECT: most need no look of it.
+func MaySpecial(s *pg.SelectStmt) bool {
 	return len(s.FromClause) == 0 || len(s.FromClause) == 1 && (s.FromClause[0].GetRangeFunction() != nil || s.FromClause[0].GetRangeVar().GetRelname() == "pg_settings")
 }
 
-// selectSpecial handles the SELECTs that are the router's business: calls of
+// SelectSpecial handles the SELECTs that are the router's business: calls of
 // set_config() alone, and a call of one function of the schema cleave.
-func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
+func (ss *Statement) SelectSpecial(s *pg.SelectStmt) bool {
 	if s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil {
 		return false
 	}
@@ -346,7 +364,7 @@ func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
 	if bare && len(s.TargetList) == 1 && len(s.FromClause) == 0 {
 		t := s.TargetList[0].GetResTarget()
 		if f := t.GetVal().GetFuncCall(); f != nil {
-			if names := sqltree.Strings(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
+			if names := sqltree.Strings(f.Funcname); len(names) == 2 && names[0] == virtual.Schema && !ss.analysis.Makes(names[1]) {
 				ss.call(f, names[1], t.Name)
 				return true
 			}
@@ -369,7 +387,7 @@ func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
 			return false
 		}
 		if f := items[0].GetFuncCall(); f != nil {
-			if names := sqltree.Strings(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
+			if names := sqltree.Strings(f.Funcname); len(names) == 2 && names[0] == virtual.Schema && !ss.analysis.Makes(names[1]) {
 				column := r.Alias.GetAliasname()
 				if cols := sqltree.Strings(r.Alias.GetColnames()); len(cols) > 0 {
 					column = cols[0]
@@ -382,9 +400,9 @@ func (ss *sessionStatement) selectSpecial(s *pg.SelectStmt) bool {
 	return false
 }
 
-func (ss *sessionStatement) call(f *pg.FuncCall, name, column string) {
+func (ss *Statement) call(f *pg.FuncCall, name, column string) {
 	if f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || f.AggOrder != nil {
-		fail(sqlstate.Refusal("CLV-1249", "cleave.%s() takes plain arguments only", name))
+		bail.With(sqlstate.Refusal("CLV-1249", "cleave.%s() takes plain arguments only", name))
 	}
 	if column == "" {
 		column = name
@@ -398,7 +416,7 @@ func (ss *sessionStatement) call(f *pg.FuncCall, name, column string) {
 	st.Shape = "SELECT cleave." + name + "(...)"
 }
 
-func (ss *sessionStatement) callArg(n *pg.Node, fn string) plan.CallArg {
+func (ss *Statement) callArg(n *pg.Node, fn string) plan.CallArg {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_NamedArgExpr:
 		arg := ss.callArg(v.NamedArgExpr.Arg, fn)
@@ -406,7 +424,7 @@ func (ss *sessionStatement) callArg(n *pg.Node, fn string) plan.CallArg {
 		return arg
 	case *pg.Node_ParamRef:
 		p := int(v.ParamRef.Number)
-		ss.param(p).total++
+		ss.analysis.Uses(p)
 		return plan.CallArg{Param: p}
 	case *pg.Node_AConst:
 		if v.AConst.Isnull {
@@ -432,7 +450,79 @@ func (ss *sessionStatement) callArg(n *pg.Node, fn string) plan.CallArg {
 		}
 		return arg
 	}
-	fail(sqlstate.Refusal("CLV-1250", "cleave.%s() takes literals, parameters and ARRAY[...] of them only", fn).
+	bail.With(sqlstate.Refusal("CLV-1250", "cleave.%s() takes literals, parameters and ARRAY[...] of them only", fn).
 		WithHint("Compute the value first."))
 	return plan.CallArg{}
+}
+
+// ExplainOf reads the options of EXPLAIN, as PostgreSQL does.
+func ExplainOf(e *pg.ExplainStmt, prefix string) *plan.Explain {
+	x := &plan.Explain{Prefix: prefix, Format: "text", Timing: true}
+	options := "FORMAT json"
+	summary := ""
+	for _, n := range e.Options {
+		d := n.GetDefElem()
+		switch name := strings.ToLower(d.GetDefname()); name {
+		case "format":
+			switch f := strings.ToLower(sqltree.DefText(d.Arg)); f {
+			case "json", "yaml", "xml":
+				x.Format = f
+			}
+			continue // another one is a shard's to refuse
+		case "analyze":
+			x.Analyze = sqltree.OptionOn(d)
+		case "timing":
+			x.Timing = sqltree.OptionOn(d)
+		case "summary":
+			summary = "off"
+			if sqltree.OptionOn(d) {
+				summary = "on"
+			}
+		}
+		options += ", " + sqltext.QuoteAlways(d.GetDefname()) // any text in quotes can be a name: the shard refuses those that it does not know
+		if n := d.GetArg().GetInteger(); n != nil {
+			options += " " + strconv.Itoa(int(n.Ival))
+		} else if d.GetArg() != nil {
+			options += " '" + strings.ReplaceAll(sqltree.DefText(d.Arg), "'", "''") + "'"
+		}
+	}
+	x.Summary = summary == "on" || summary == "" && x.Analyze
+	x.JSON = "EXPLAIN (" + options + ") "
+	return x
+}
+
+func (ss *Statement) fetch(f *pg.FetchStmt) {
+	st := ss.st
+	st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = plan.AnyShard, "FETCH", true, !f.Ismove
+	st.Cursor = &plan.Cursor{Op: "fetch", Name: f.Portalname, Count: f.HowMany}
+	if f.Ismove {
+		st.Tag, st.Cursor.Op = "MOVE", "move"
+	}
+	switch f.Direction {
+	case pg.FetchDirection_FETCH_BACKWARD:
+		st.Cursor.Direction = plan.Backward
+	case pg.FetchDirection_FETCH_ABSOLUTE:
+		st.Cursor.Direction = plan.Absolute
+	case pg.FetchDirection_FETCH_RELATIVE:
+		st.Cursor.Direction = plan.Relative
+	}
+}
+
+// dumpSetting reads the statement with which pg_dump restricts itself to tables, if
+// the server knows the setting. It counts for the transaction only: another session
+// of the router's may be the next to use the shard's.
+func (ss *Statement) dumpSetting(s *pg.SelectStmt) bool {
+	const setting = "restrict_nonsystem_relation_kind"
+	f := s.TargetList[0].GetResTarget().GetVal().GetFuncCall()
+	w := s.WhereClause.GetAExpr()
+	if f == nil || w == nil || len(f.Args) != 3 || w.Rexpr.GetAConst().GetSval().GetSval() != setting || s.FromClause[0].GetRangeVar().GetRelname() != "pg_settings" {
+		return false
+	}
+	names, value := sqltree.Strings(f.Funcname), f.Args[1].GetAConst().GetSval()
+	if names[len(names)-1] != "set_config" || f.Args[0].GetColumnRef() == nil || value == nil {
+		return false
+	}
+	ss.st.Kind, ss.st.ReadOnly, ss.st.ReturnsRows = plan.DefaultShard, true, true
+	ss.st.Text = "SELECT pg_catalog.set_config(name, " + sqltext.QuoteString(value.Sval) + ", true) FROM pg_catalog.pg_settings WHERE name = '" + setting + "'"
+	return true
 }

@@ -1,10 +1,11 @@
-package planner
+package utility
 
 import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/bail"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -12,7 +13,7 @@ import (
 const usersOnly = "The cluster's users have a name, a password and a role (cleave user --help)."
 
 // role reads a statement about roles.
-func (ss *sessionStatement) role(n *pg.Node) {
+func (ss *Statement) role(n *pg.Node) {
 	st := ss.st
 	r := &plan.Role{}
 	st.Kind, st.Role = plan.RoleKind, r
@@ -20,27 +21,27 @@ func (ss *sessionStatement) role(n *pg.Node) {
 	case *pg.Node_CreateRoleStmt:
 		r.Op, st.Tag = "create", "CREATE ROLE"
 		if v.CreateRoleStmt.StmtType == pg.RoleStmtType_ROLESTMT_GROUP {
-			fail(sqlstate.Refusal("CLV-1224", "CREATE GROUP is not supported: a user of the cluster is in no group").WithHint(usersOnly))
+			bail.With(sqlstate.Refusal("CLV-1224", "CREATE GROUP is not supported: a user of the cluster is in no group").WithHint(usersOnly))
 		}
 		r.Names = []string{v.CreateRoleStmt.Role}
 		login := roleOptions(r, v.CreateRoleStmt.Options, v.CreateRoleStmt.StmtType == pg.RoleStmtType_ROLESTMT_USER)
 		switch name := r.Names[0]; {
 		case name == "public" || name == "none" || strings.HasPrefix(name, "pg_"):
-			fail(sqlstate.New("42939", "role name %q is reserved", name))
+			bail.With(sqlstate.New("42939", "role name %q is reserved", name))
 		case !login:
-			fail(sqlstate.Refusal("CLV-1225", "a role without LOGIN is not supported: the cluster has users only").
+			bail.With(sqlstate.Refusal("CLV-1225", "a role without LOGIN is not supported: the cluster has users only").
 				WithHint("Run CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER."))
 		case r.Password == nil:
-			fail(sqlstate.Refusal("CLV-1226", "a user without a password is not supported").WithHint("Run CREATE USER ... PASSWORD '...'."))
+			bail.With(sqlstate.Refusal("CLV-1226", "a user without a password is not supported").WithHint("Run CREATE USER ... PASSWORD '...'."))
 		}
 	case *pg.Node_AlterRoleStmt:
 		r.Op, st.Tag = "alter", "ALTER ROLE"
 		if v.AlterRoleStmt.Action != 1 {
-			fail(sqlstate.Refusal("CLV-1227", "ALTER GROUP is not supported: a user of the cluster is in no group").WithHint(usersOnly))
+			bail.With(sqlstate.Refusal("CLV-1227", "ALTER GROUP is not supported: a user of the cluster is in no group").WithHint(usersOnly))
 		}
 		r.Names = []string{roleName(v.AlterRoleStmt.Role)}
 		if !roleOptions(r, v.AlterRoleStmt.Options, true) {
-			fail(sqlstate.Refusal("CLV-1228", "NOLOGIN is not supported: the cluster has users only").
+			bail.With(sqlstate.Refusal("CLV-1228", "NOLOGIN is not supported: the cluster has users only").
 				WithHint("Run DROP USER, or give another PASSWORD."))
 		}
 	case *pg.Node_DropRoleStmt:
@@ -48,15 +49,15 @@ func (ss *sessionStatement) role(n *pg.Node) {
 		for _, n := range v.DropRoleStmt.Roles {
 			spec := n.GetRoleSpec()
 			if spec.GetRoletype() != pg.RoleSpecType_ROLESPEC_CSTRING {
-				fail(sqlstate.New(sqlstate.InvalidParameterValue, "cannot use special role specifier in DROP ROLE"))
+				bail.With(sqlstate.New(sqlstate.InvalidParameterValue, "cannot use special role specifier in DROP ROLE"))
 			}
 			r.Names = append(r.Names, spec.Rolename)
 		}
 	case *pg.Node_GrantRoleStmt:
-		fail(sqlstate.Refusal("CLV-1229", "granting roles is not supported: a user of the cluster is in no group").
+		bail.With(sqlstate.Refusal("CLV-1229", "granting roles is not supported: a user of the cluster is in no group").
 			WithHint("Run cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly."))
 	default:
-		fail(sqlstate.Refusal("CLV-1230", "settings of a role are not supported").
+		bail.With(sqlstate.Refusal("CLV-1230", "settings of a role are not supported").
 			WithHint("Set them at the beginning of the session, or in the client's options."))
 	}
 	st.Text = st.Tag
@@ -69,7 +70,7 @@ func roleName(s *pg.RoleSpec) string {
 	case pg.RoleSpecType_ROLESPEC_CSTRING:
 		return s.Rolename
 	case pg.RoleSpecType_ROLESPEC_PUBLIC:
-		fail(sqlstate.New(sqlstate.UndefinedObject, "role \"public\" does not exist"))
+		bail.With(sqlstate.New(sqlstate.UndefinedObject, "role \"public\" does not exist"))
 	}
 	return ""
 }
@@ -81,7 +82,7 @@ func roleOptions(r *plan.Role, options []*pg.Node, login bool) bool {
 		d := n.GetDefElem()
 		on := d.GetArg().GetBoolean().GetBoolval()
 		if seen[d.Defname] {
-			fail(sqlstate.New(sqlstate.SyntaxError, "conflicting or redundant options"))
+			bail.With(sqlstate.New(sqlstate.SyntaxError, "conflicting or redundant options"))
 		}
 		seen[d.Defname] = true
 		what := ""
@@ -89,7 +90,7 @@ func roleOptions(r *plan.Role, options []*pg.Node, login bool) bool {
 		case "password":
 			s := d.Arg.GetString_()
 			if s == nil {
-				fail(sqlstate.Refusal("CLV-1231", "PASSWORD NULL is not supported").WithHint("Run DROP USER, or give another PASSWORD."))
+				bail.With(sqlstate.Refusal("CLV-1231", "PASSWORD NULL is not supported").WithHint("Run DROP USER, or give another PASSWORD."))
 			}
 			r.Password = &s.Sval
 		case "superuser":
@@ -119,7 +120,7 @@ func roleOptions(r *plan.Role, options []*pg.Node, login bool) bool {
 			}
 		}
 		if what != "" {
-			fail(sqlstate.Refusal("CLV-1232", "%s is not supported for users of the cluster", what).WithHint(usersOnly))
+			bail.With(sqlstate.Refusal("CLV-1232", "%s is not supported for users of the cluster", what).WithHint(usersOnly))
 		}
 	}
 	return login
