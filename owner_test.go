@@ -69,7 +69,11 @@ func TestForKeyFindsWhatTheRouterFinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, err := c.ForKey(ctx, req.Name, k.key...)
+			var o *cleave.Owner
+			waitfor.True(t, "the router has its lease", func() bool {
+				o, err = c.ForKey(ctx, req.Name, k.key...)
+				return sqlstate.CodeOf(err) != sqlstate.CannotConnectNow
+			})
 			if err != nil {
 				t.Errorf("%s %v %T: %v", strategy, k.types, k.key[0], err)
 				continue

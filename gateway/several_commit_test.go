@@ -1,13 +1,16 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/internal/waitfor"
@@ -201,12 +204,126 @@ func TestAtomicReads(t *testing.T) {
 		read("SELECT sum(id)::bigint FROM orders")
 		read("SELECT sum(id)::bigint FROM orders WHERE id > $1", -1000000)
 		read(twice)
+		if got := copiedIDs(t, conn, "COPY orders (id, note) TO STDOUT (FORMAT csv)"); got != want {
+			t.Errorf("COPY: %d, want %d", got, want)
+		}
 		exec(t, conn, "COMMIT")
 		read(twice)
 	}
 	close(stop)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAtomicReadsOfAMessage: a later read of the same message is proved with the snapshots that it has. Where one of them is older than
+// a transaction that another shard's sees, and cannot be taken anew, it is refused.
+func TestAtomicReadsOfAMessage(t *testing.T) {
+	t.Parallel()
+	c, conn, keys := orders(t, config{})
+	exec(t, conn, "CREATE TABLE mirror (tenant_id bigint PRIMARY KEY, id bigint) WITH (cleave.shard_key = 'tenant_id')")
+	for _, ks := range keys {
+		exec(t, conn, "INSERT INTO orders VALUES ($1, 1000, 'x')", ks[0])
+		exec(t, conn, "INSERT INTO mirror VALUES ($1, 1000)", ks[0])
+	}
+	const sum, joined = "SELECT sum(id)::bigint FROM orders", "SELECT sum(a.id)::bigint FROM orders a JOIN mirror b ON a.tenant_id + 0 = b.tenant_id"
+	want := fmt.Sprint(1000 * len(keys))
+	holder, writer, watcher := c.connect(t), c.connect(t), c.connect(t)
+	exec(t, conn, "SET cleave.read_consistency = 'atomic'")
+	exec(t, watcher, "SET cleave.read_consistency = 'atomic'")
+	for i, m := range [][]string{{joined, joined}, {sum, joined}, {joined, sum}, {sum, sum}} {
+		exec(t, holder, "SELECT pg_advisory_lock(7)")
+		type result struct {
+			said []*pgconn.Result
+			err  error
+		}
+		done := make(chan result, 1)
+		go func() {
+			said, err := conn.PgConn().Exec(context.Background(), m[0]+"; SELECT pg_advisory_xact_lock(7); "+m[1]).ReadAll()
+			done <- result{said, err}
+		}()
+		waitfor.True(t, "the message waits", func() bool {
+			return one[int64](t, watcher, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted") == 1
+		})
+		for k := range keys { // between the first two shards, and between the last two
+			exec(t, writer, "BEGIN")
+			exec(t, writer, "UPDATE orders SET id = id - 1 WHERE tenant_id = $1", keys[k][0])
+			exec(t, writer, "UPDATE orders SET id = id + 1 WHERE tenant_id = $1", keys[(k+1)%len(keys)][0])
+			exec(t, writer, "COMMIT")
+		}
+		exec(t, writer, "BEGIN")
+		exec(t, writer, "UPDATE orders SET id = id - 7 WHERE tenant_id = $1", keys[0][0])
+		exec(t, writer, "UPDATE orders SET id = id + 7 WHERE tenant_id = $1", keys[1][0])
+		exec(t, writer, "COMMIT")
+		if got := one[int64](t, watcher, sum); fmt.Sprint(got) != want { // the base moves
+			t.Errorf("meanwhile: %d", got)
+		}
+		exec(t, holder, "SELECT pg_advisory_unlock(7)")
+		got := <-done
+		if len(got.said) == 0 || string(got.said[0].Rows[0][0]) != want {
+			t.Fatal(i, got.err)
+		}
+		switch {
+		case got.err != nil:
+			if codeOf(got.err) != "0A000" {
+				t.Error(i, got.err)
+			}
+		case string(got.said[2].Rows[0][0]) != want:
+			t.Errorf("%v: the second read is torn: %s", m, got.said[2].Rows[0][0])
+		}
+		t.Log(m, got.err)
+	}
+}
+
+// copiedIDs is the sum of the numbers with which the lines of a COPY begin.
+func copiedIDs(t *testing.T, conn *pgx.Conn, sql string) (sum int64) {
+	t.Helper()
+	for line := range strings.Lines(copied(t, conn, sql)) {
+		first, _, _ := strings.Cut(line, ",")
+		n, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+func copied(t *testing.T, conn *pgx.Conn, sql string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := conn.PgConn().CopyTo(t.Context(), &b, sql); err != nil {
+		t.Fatal(sql, err)
+	}
+	return b.String()
+}
+
+// TestAtomicCopy: in a READ COMMITTED block an atomic COPY of a table is one of a query, and gives the same bytes.
+func TestAtomicCopy(t *testing.T) {
+	t.Parallel()
+	_, conn, keys := orders(t, config{})
+	exec(t, conn, "CREATE TABLE things (tenant_id bigint, twice bigint GENERATED ALWAYS AS (tenant_id * 2) STORED, \"a \"\"b\" text, at timestamptz, b bytea, PRIMARY KEY (tenant_id)) WITH (cleave.shard_key = 'tenant_id')")
+	for i, ks := range keys {
+		exec(t, conn, "INSERT INTO things VALUES ($1, DEFAULT, $2, '2026-11-28 12:00+00', '\\x00ff')", ks[0], []any{nil, "a,\"b\"\t\\N\n", ""}[i])
+	}
+	for _, sql := range []string{
+		"COPY things TO STDOUT", "COPY things TO STDOUT (FORMAT csv, HEADER, FORCE_QUOTE *)", "COPY things (\"a \"\"b\", tenant_id) TO STDOUT (FORMAT csv, NULL 'none', DELIMITER ';')",
+		"COPY things TO STDOUT (FORMAT binary)", "COPY (SELECT * FROM things) TO STDOUT (HEADER)", "COPY (SELECT * FROM things ORDER BY tenant_id) TO STDOUT (FORMAT csv, FORCE_QUOTE (at))",
+		"COPY things TO STDOUT (FORMAT csv, FORCE_QUOTE (at))",
+	} {
+		exec(t, conn, "SET cleave.read_consistency = 'shard'")
+		want := copied(t, conn, sql)
+		exec(t, conn, "SET cleave.read_consistency = 'atomic'")
+		if got := copied(t, conn, sql); got != want {
+			t.Errorf("%s: %q, want %q", sql, got, want)
+		}
+		exec(t, conn, "BEGIN")
+		if strings.Contains(sql, "FORCE_QUOTE (at)") && !strings.Contains(sql, "SELECT") { // the shards judge its columns
+			wantCode(t, conn, "0A000", sql)
+		} else if got := copied(t, conn, sql); got != want {
+			t.Errorf("%s in a block: %q, want %q", sql, got, want)
+		}
+		exec(t, conn, "ROLLBACK")
 	}
 }
 

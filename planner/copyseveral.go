@@ -34,7 +34,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 		first := sqltree.Clone(n)
 		next := first.GetCopyStmt()
 		next.Options = slices.DeleteFunc(next.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "header" })
-		p.Next = wp.written(first)
+		p.Next, p.AsQuery = wp.written(first), wp.written(copyOfQuery(n, t))
 		if t.Kind == shardmap.Sharded {
 			u := &use{ref: c.Relation, rel: relation{table: t}}
 			p.Ownership, p.OwnershipNext = ownershipOf(n, p.Text, u), ownershipOf(first, p.Next, u)
@@ -140,6 +140,25 @@ func (wp *writePlans) planCopyQuery(c *pg.CopyStmt) {
 	if st.Plan != nil {
 		wp.st.Plan.Target = st.Plan.Target
 	}
+}
+
+// copyOfQuery is COPY table TO as a COPY of the query that gives its rows.
+func copyOfQuery(n *pg.Node, t *shardmap.Table) *pg.Node {
+	n = sqltree.Clone(n)
+	c := n.GetCopyStmt()
+	names := sqltree.Strings(c.Attlist)
+	for i := 0; len(c.Attlist) == 0 && i < len(t.Columns); i++ {
+		if !t.Columns[i].Computed {
+			names = append(names, t.Columns[i].Name)
+		}
+	}
+	outputs := make([]*pg.Node, len(names))
+	for i, name := range names {
+		outputs[i] = sqltree.ColumnNode(name)
+	}
+	from := &pg.Node{Node: &pg.Node_RangeVar{RangeVar: c.Relation}}
+	c.Query, c.Relation, c.Attlist = sqltree.SelectOf(outputs, []*pg.Node{from}, nil), nil, nil
+	return n
 }
 
 func stringConst(s string) *pg.Node {

@@ -332,13 +332,15 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 	for i, p := range parts {
 		names[i] = p.shard
 	}
+	// What a change does to a table shows on each shard when it is committed there, as rows do.
+	recorded := t.rows || len(parts) > 1 && t.opts.Record != nil
 	for _, p := range parts {
 		if err := t.step("prepare", p.shard); err != nil {
 			return t.crash(err)
 		}
 		sql := "PREPARE TRANSACTION " + quote(gid(t.id, p.shard))
-		if t.rows {
-			record, err := t.opts.Record(t.id, p.shard, names)
+		if recorded {
+			record, err := t.opts.Record(ctx, t.id, p.shard, names)
 			if err != nil {
 				t.Rollback(ctx)
 				return err
@@ -351,7 +353,7 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 			// conversation broke, the side may be prepared: nobody else can decide
 			// to commit it, and rollback, or later Recover, ends it.
 			p.prepared = p.broken
-			p.done = !p.broken && !t.rows // the record may have failed, and the side is open
+			p.done = !p.broken && !recorded // the record may have failed, and the side is open
 			t.Rollback(ctx)
 			if own := sqlstate.As(err); own.Code == sqlstate.FeatureNotSupported && own.Hint == "" {
 				told := *own
@@ -363,7 +365,7 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 	if err := t.step("prepared", ""); err != nil {
 		return t.crash(err)
 	}
-	if t.rows && time.Since(began) > recordMax {
+	if recorded && time.Since(began) > recordMax {
 		t.Rollback(ctx)
 		return sqlstate.New(sqlstate.QueryCanceled, "preparing the transaction on %d shards took longer than %v: it was rolled back", len(parts), recordMax).
 			WithHint("checks that are deferred to the end of the transaction may take long; run the schema change and the other statements in transactions of their own")

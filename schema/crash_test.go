@@ -98,7 +98,7 @@ func (c *cluster) stopAt(t *testing.T, n int, setup, change []*plan.Statement, i
 		}
 		return nil
 	}
-	o.Record = func(id, shard string, shards []string) (string, error) {
+	o.Record = func(_ context.Context, id, shard string, shards []string) (string, error) {
 		return "INSERT INTO cleave_internal.marks VALUES (" + quote(fmt.Sprint(id, shard, shards)) + ")", nil
 	}
 	err := c.oneWith(o, rows, change...)

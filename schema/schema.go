@@ -41,9 +41,9 @@ type Options struct {
 	LockTimeout time.Duration
 	// RangesPerShard is how many ranges per shard a default keyspace starts with; 0 is 4.
 	RangesPerShard int
-	// Record gives the statement by which a shard notes, with its part, that the change id wrote rows on these shards:
-	// see Tx.Rows.
-	Record func(id, shard string, shards []string) (string, error)
+	// Record gives the statement by which a shard notes, with its part, that the change id is one of these shards: readers
+	// see it on all of them or on none. nil: nothing is noted, and a change may not write rows (Tx.Rows).
+	Record func(ctx context.Context, id, shard string, shards []string) (string, error)
 	// Waits is told, until its context ends, of a change that waits for a lock: its process on each shard's server. nil: nobody is.
 	Waits func(ctx context.Context, processes map[string]uint32)
 	// PrepareAge is how old a prepared transaction of somebody else has to be

@@ -17,6 +17,15 @@ func (c *runner) startCopyOut(ctx context.Context, e *execution) (job, error) {
 		return c.startCopyQuery(ctx, e)
 	}
 	snap := c.host.Snapshot()
+	if c.Block && c.provable(e.st) {
+		// COPY takes its snapshot when it is executed, and its rows cannot be held until that is proved.
+		query := *e
+		var err error
+		if query.st, err = c.Ex.PlanSeveral(c, []byte(p.AsQuery), c.host.Settings(), snap, false); err != nil {
+			return nil, err
+		}
+		return c.startCopyQuery(ctx, &query)
+	}
 	shards, err := c.shardsOf(&e.st.Plan.Target, snap, e.args)
 	if err != nil {
 		return nil, err

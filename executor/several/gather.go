@@ -114,12 +114,15 @@ func (g *gather) fetch(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := g.c.fits(); err != nil {
+		return err
+	}
 	for _, r := range g.rels {
 		if err := g.fetchOne(ctx, r, turns); err != nil {
 			return err
 		}
 	}
-	return g.c.fits()
+	return nil
 }
 
 // together sees to it that a part's relations have one snapshot, as one statement has.
@@ -128,6 +131,9 @@ func (g *gather) together(t *turn) {
 	case len(t.rels) < 2:
 	case !g.c.Block && !t.p.Begun:
 		t.p.Begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+		if g.c.proof != nil {
+			g.c.proof.Own(t.p)
+		}
 	case g.c.proof != nil && !g.c.Lasting(t.p):
 		t.once = true
 		for _, r := range t.rels {
@@ -154,8 +160,6 @@ func (g *gather) next(t *turn) error {
 	switch {
 	case len(t.bound) > 0:
 		q, t.bound = t.bound[0], t.bound[1:]
-	case t.once:
-		return unprovable() // it is asked for again: that would have another snapshot
 	default:
 		var err error
 		if q, err = g.request(t.p, t.rels[0]); err != nil {
@@ -284,6 +288,9 @@ func (g *gather) faithful(r *fetched, active []*turn) error {
 	if !again || len(active) == 0 {
 		return nil
 	}
+	if slices.ContainsFunc(active, func(t *turn) bool { return t.once }) {
+		return unprovable() // it would have another snapshot than the part's other relations
+	}
 	for _, t := range active {
 		if t.s.stop(); t.s.err != nil && t.p.Begun {
 			return refused(t.s.err, false, g.e.st) // its transaction is aborted; 42883: there is no binary form
@@ -299,7 +306,7 @@ func (g *gather) faithful(r *fetched, active []*turn) error {
 			return err
 		}
 	}
-	return nil
+	return g.c.fits()
 }
 
 // take has some rows of a relation.

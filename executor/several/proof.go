@@ -28,6 +28,20 @@ const proofMax = 10 * time.Second
 type proving struct {
 	*txn.Proof
 	answers []looking
+	// careful: the snapshots did not fit at first. Nothing is executed before they do, at the price of a round trip, so
+	// that what does not fit is not computed for nothing.
+	careful bool
+	waits   []*stream // until the snapshots fit
+	fit     bool
+}
+
+// holds reports whether a stream that is bound has to wait for the proof, and notes it then.
+func (pr *proving) holds(s *stream) bool {
+	if pr == nil || !pr.careful || pr.fit {
+		return false
+	}
+	pr.waits, s.bound = append(pr.waits, s), true
+	return true
 }
 
 type looking struct {
@@ -35,7 +49,7 @@ type looking struct {
 	answered func() bool
 }
 
-// around sends a stream's Bind with looks around it. Where all of a participant's transaction has one snapshot, one look is enough.
+// around adds a stream's Bind with looks around it. Where all of a participant's transaction has one snapshot, one look is enough.
 func (pr *proving) around(s *stream, lasting bool, bind func()) {
 	for i, a := range pr.answers {
 		if a.s.p != s.p {
@@ -53,6 +67,7 @@ func (pr *proving) around(s *stream, lasting bool, bind func()) {
 	if lasting {
 		span = txn.Lasting
 	}
+	pr.fit = false
 	pr.answers = append(pr.answers, looking{s, pr.Around(s.p, span, bind)})
 }
 
@@ -61,6 +76,9 @@ func (pr *proving) around(s *stream, lasting bool, bind func()) {
 func (c *sender) bindAll(p *txn.Participant, all []request) (*stream, error) {
 	if p.Busy != nil {
 		return nil, p.Unread()
+	}
+	if !c.proof.Knows(p) {
+		return nil, errTorn
 	}
 	for i := range all {
 		if err := all[i].fit(); err != nil {
@@ -82,15 +100,12 @@ func (c *sender) bindAll(p *txn.Participant, all []request) (*stream, error) {
 	})
 	s := &stream{c: c, p: p, step: "snapshot", began: time.Now(), reading: true}
 	p.Busy = s
-	if err := p.Pipe.Dispatch(executor.Sync); err != nil {
-		return nil, s.broken(err)
-	}
-	return s, nil
+	return s, s.dispatch(executor.Sync)
 }
 
 // provable reports whether a statement is a read that is proved while it runs.
 func (c *sender) provable(st *plan.Statement) bool {
-	if !txn.Atomic(c.host.Settings()) || c.Change != nil || c.Proven != nil || !readsRows(st) {
+	if !txn.Atomic(c.host.Settings()) || c.Change != nil || c.Proven != nil || !readsRows(st, c.Block) {
 		return false
 	}
 	level := strings.ToUpper(c.Isolation())
@@ -99,65 +114,169 @@ func (c *sender) provable(st *plan.Statement) bool {
 }
 
 // readsRows reports whether a statement only gives rows that it reads. One of one shard may turn out to be over several.
-func readsRows(st *plan.Statement) bool {
+// COPY of a table is run as one of a query inside of a block.
+func readsRows(st *plan.Statement, block bool) bool {
 	if !st.ReadOnly || st.Explained != nil {
 		return false
 	}
-	several := st.Kind == plan.Several && st.Plan != nil && (st.Plan.Op == plan.Scatter || st.Plan.Op == plan.Gather)
-	return several || st.Kind == plan.OneShard
+	if st.Kind != plan.Several || st.Plan == nil {
+		return st.Kind == plan.OneShard
+	}
+	switch p := st.Plan; p.Op {
+	case plan.Scatter, plan.Gather:
+		return true
+	case plan.CopyOut:
+		return p.Copy.Source != nil || block && (len(p.Copy.ForceQuote) == 0 || p.Copy.ForceQuote[0] == "*")
+	}
+	return false
 }
 
-// proved begins a read, again and again until its snapshots fit each other. Errors: 40001 if they do not in time.
+// proved begins a read, again and again until its snapshots fit each other. Errors: 40001 if they do not in time; CLV-0207
+// if they cannot.
 func proved(ctx context.Context, c *runner, e *execution, start func(context.Context, *execution) (job, error)) (job, error) {
 	if c.proof != nil || !c.provable(e.st) {
 		return start(ctx, e)
 	}
-	began := time.Now()
-	for try := 0; ; try++ {
-		proof, err := txn.NewProof(ctx, c.Transaction, try)
-		if err != nil {
-			return nil, err
-		}
-		c.proof = &proving{Proof: proof}
-		j, err := start(ctx, e)
-		c.proof = nil
-		proof.End()
-		if !errors.Is(err, errTorn) {
+	a := txn.Attempt{Shards: func() ([]string, error) { return c.reads(e) }}
+	var began time.Time
+	for {
+		j, pr, err := attempt(ctx, c, e, a, start)
+		switch {
+		case !errors.Is(err, errTorn):
 			return j, err
+		case pr.Stuck():
+			return nil, hasSnapshot(pr.Shards()[0])
+		case a.Try == 0: // the first one may have taken long
+			began = time.Now()
+		case time.Since(began) > proofMax:
+			return nil, txn.Unfit(len(pr.Shards()))
 		}
-		if err := proof.Undo(); err != nil {
-			return nil, err
-		}
-		if err := context.Cause(c.Ctx); err != nil {
-			return nil, err
-		}
-		if time.Since(began) > proofMax {
-			return nil, txn.Unfit(len(proof.Shards()))
-		}
+		a.Try, a.Stale = a.Try+1, pr.Stale()
 	}
 }
 
-// fits waits for the looks of the read that begins. Errors: errTorn; those of its shards.
+// attempt is one attempt of a read; errTorn says that there may be another one, and that nothing is left of it.
+func attempt(ctx context.Context, c *runner, e *execution, a txn.Attempt, start func(context.Context, *execution) (job, error)) (job, *txn.Proof, error) {
+	proof, err := txn.NewProof(ctx, c.Transaction, a)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.proof = &proving{Proof: proof, careful: a.Try > 0}
+	defer func() {
+		proof.End()
+		c.proof = nil
+	}()
+	told, steps := c.aside.mark(), c.Steps()
+	j, err := start(ctx, e)
+	if !errors.Is(err, errTorn) {
+		return j, proof, err
+	}
+	c.aside.back(told)
+	c.Cut(steps)
+	if err := c.quiet(); err != nil {
+		return nil, proof, err
+	}
+	if err := proof.Undo(); err != nil {
+		return nil, proof, err
+	}
+	if err := context.Cause(c.Ctx); err != nil {
+		return nil, proof, err
+	}
+	return nil, proof, errTorn
+}
+
+// fits waits for the looks of the read that begins, and lets what waits for them be executed. Errors: errTorn; those of its shards.
 func (c *sender) fits() error {
-	if c.proof == nil {
+	pr := c.proof
+	if pr == nil || pr.fit {
 		return nil
 	}
-	for _, a := range c.proof.answers {
+	for _, a := range pr.answers {
 		for !a.answered() {
-			if more, err := a.s.fill(); err != nil {
+			if more, err := a.s.look(); err != nil {
 				return err
 			} else if !more {
 				break
 			}
 		}
 	}
-	if !c.proof.Fits() {
+	pr.fit = pr.Fits()
+	pr.End()
+	if !pr.fit {
 		return errTorn
 	}
+	for _, s := range pr.waits {
+		if err := s.execute(); err != nil {
+			return err
+		}
+	}
+	pr.waits = nil
 	return nil
+}
+
+// look waits for the answer to a look. more is false if it cannot come any more.
+func (s *stream) look() (more bool, err error) {
+	if !s.bound {
+		return s.fill()
+	}
+	if !s.reading {
+		return false, s.err
+	}
+	o, done, err := s.p.Pipe.Step(s)
+	switch {
+	case err != nil:
+		return false, s.broken(err)
+	case o.Err != nil && done:
+		s.err = s.c.Failure(s.p, o.Err)
+		return false, s.unbind()
+	}
+	s.reading = !done
+	return true, nil
+}
+
+// execute runs what was bound.
+func (s *stream) execute() error {
+	if !s.bound {
+		return nil
+	}
+	s.bound, s.reading, s.began = false, true, time.Now()
+	s.runs()
+	return s.dispatch(executor.Sync)
+}
+
+// runs adds what describes and executes the stream's portal.
+func (s *stream) runs() {
+	s.p.Pipe.DescribePortal(s.portal, false, s, &s.values)
+	s.p.Pipe.Execute(s.portal, s.portion, &s.values)
+	if s.closes {
+		s.p.Pipe.Close(s.portal, false)
+	}
+}
+
+// unbind gives up what was bound and not executed. The error is the one with which it failed.
+func (s *stream) unbind() error {
+	if !s.bound {
+		return s.err
+	}
+	s.bound, s.reading, s.p.Busy = false, false, nil
+	if s.portal != "" && s.err == nil {
+		s.p.Pipe.Close(s.portal, false)
+	}
+	if o, err := s.p.Pipe.Run(executor.Sync, s); err != nil {
+		return s.broken(err)
+	} else if o.Err != nil && s.err == nil {
+		s.err = s.c.Failure(s.p, o.Err)
+	}
+	return s.err
 }
 
 func unprovable() error {
 	return sqlstate.Refusal("CLV-1004", "an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open").
 		WithHint("Run BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'.")
+}
+
+// hasSnapshot refuses a read that could only be proved with another snapshot of a shard than its transaction has.
+func hasSnapshot(shard string) error {
+	return sqlstate.Refusal("CLV-0207", "an atomic read over several shards after another statement of the same transaction is not supported: shard %s has its snapshot already", shard).
+		WithHint("Run SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block.").OnShard(shard)
 }

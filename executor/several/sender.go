@@ -2,6 +2,7 @@ package several
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -94,6 +95,26 @@ func (a *asides) take(out []byte) []byte {
 	return out
 }
 
+// mark is what was said so far; back forgets what was said since.
+func (a *asides) mark() (m said) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return said{len(a.frames), maps.Clone(a.cut)}
+}
+
+type said struct {
+	frames int
+	cut    map[string]bool
+}
+
+func (a *asides) back(m said) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m.frames < len(a.frames) {
+		a.frames, a.cut = a.frames[:m.frames], m.cut
+	}
+}
+
 // parameter passes a changed parameter on, if the statement was one that changes
 // the session's settings.
 func (a *asides) parameter(name, value string) {
@@ -114,10 +135,7 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	var shards []string
 	switch {
 	case c.Block && !strings.Contains(strings.ToUpper(c.Isolation()), "REPEATABLE"):
-		if e == nil || e.st.Kind != plan.Several || !e.st.ReadOnly {
-			return nil
-		}
-		return unprovable()
+		return refusesBlock(e)
 	case c.Block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)
@@ -132,8 +150,7 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	}
 	for _, p := range c.Joined {
 		if p.Begun && !c.Proven[p.Shard] {
-			return sqlstate.Refusal("CLV-0207", "an atomic read over several shards after another statement of the same transaction is not supported: shard %s has its snapshot already", p.Shard).
-				WithHint("Run SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block.").OnShard(p.Shard)
+			return hasSnapshot(p.Shard)
 		}
 	}
 	if c.Proven != nil && !slices.ContainsFunc(shards, func(s string) bool { return !c.Proven[s] }) {
@@ -156,6 +173,15 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 		return err
 	}
 	return c.TakeSnapshots(ctx, parts)
+}
+
+// refusesBlock refuses a read over several shards of a READ COMMITTED block that cannot be proved. EXPLAIN reads nothing that
+// the client gets.
+func refusesBlock(e *execution) error {
+	if e == nil || e.st.Kind != plan.Several || !e.st.ReadOnly || e.st.Explained != nil {
+		return nil
+	}
+	return unprovable()
 }
 
 // reads are the shards that a statement reads, one or none where its own

@@ -76,6 +76,8 @@ type stream struct {
 	portion int32
 	reading bool // answers are outstanding
 	suspend bool // the shard has more rows
+	bound   bool // it is bound, and waits for the proof of its snapshot
+	closes  bool // its portal is closed when it was executed
 	copyIn  bool // the shard waits for data
 	flushed bool // no Sync was sent yet
 	err     error
@@ -124,16 +126,7 @@ func (s *stream) Described(columns []byte) *sqlstate.Error {
 // send sends a text to a part, whose answer is read from the stream. Several
 // parts work at the same time if send is called for all before the first next.
 func (c *sender) send(p *txn.Participant, q request) (*stream, error) {
-	if err := context.Cause(c.Ctx); err != nil {
-		return nil, err
-	}
-	if p.Busy != nil {
-		return nil, p.Unread()
-	}
-	if err := q.fit(); err != nil {
-		return nil, err
-	}
-	if err := c.number(p, &q); err != nil {
+	if err := c.readies(p, &q); err != nil {
 		return nil, err
 	}
 	if !q.alone || !c.alone(p, q) {
@@ -150,22 +143,49 @@ func (c *sender) send(p *txn.Participant, q request) (*stream, error) {
 		s.values = *q.copied
 	}
 	c.bind(s, q)
-	p.Pipe.DescribePortal(s.portal, false, s, &s.values)
-	p.Pipe.Execute(s.portal, q.portion, &s.values)
-	if q.bound != "" {
-		p.Pipe.Close(q.bound, false)
-	}
 	p.Busy, s.reading = s, true
-	end := byte(executor.Sync)
-	if q.copies {
-		// A Sync would be part of the data, or, after an error that came before the shard looked for
-		// data, end that: nobody could tell which.
-		end, s.flushed = executor.Flush, true
+	if q.proved && c.proof.holds(s) {
+		if s.reading = !s.closes; s.closes { // it was bound before
+			return s, nil
+		}
+		return s, s.dispatch(executor.Flush)
 	}
-	if err := p.Pipe.Dispatch(end); err != nil {
-		return nil, s.broken(err)
+	s.runs()
+	if !q.copies {
+		return s, s.dispatch(executor.Sync)
 	}
-	return s, nil
+	// A Sync would be part of the data, or, after an error that came before the shard looked for
+	// data, end that: nobody could tell which.
+	s.flushed = true
+	return s, s.dispatch(executor.Flush)
+}
+
+// dispatch sends what was added to the part's pipeline.
+func (s *stream) dispatch(end byte) error {
+	if err := s.p.Pipe.Dispatch(end); err != nil {
+		return s.broken(err)
+	}
+	return nil
+}
+
+// readies makes a request one that can be sent to a part. errTorn: it could not be proved there.
+func (c *sender) readies(p *txn.Participant, q *request) error {
+	if err := context.Cause(c.Ctx); err != nil {
+		return err
+	}
+	if p.Busy != nil {
+		return p.Unread()
+	}
+	if q.bound != "" {
+		return nil
+	}
+	if q.proved && c.proof != nil && !c.proof.Knows(p) {
+		return errTorn
+	}
+	if err := q.fit(); err != nil {
+		return err
+	}
+	return c.number(p, q)
 }
 
 // within makes what is added to the part's pipeline run inside of the transaction, which begins with it if it has not.
@@ -184,7 +204,7 @@ func (c *sender) within(p *txn.Participant) error {
 // bind adds the Bind of a request, unless it was bound before.
 func (c *sender) bind(s *stream, q request) {
 	if q.bound != "" {
-		s.portal = q.bound
+		s.portal, s.closes = q.bound, true
 		return
 	}
 	on := c.prepareOn(s.p, q, s)
@@ -441,6 +461,7 @@ func (s *stream) head() error {
 
 // Drain reads what is left, without looking at it.
 func (s *stream) Drain() {
+	_ = s.unbind() // it is in err
 	for s.reading {
 		s.buf, s.pos = s.buf[:0], 0
 		if s.copyIn {
@@ -458,6 +479,7 @@ func (s *stream) Drain() {
 // stop ends the answer early. Much that is unread is cancelled only outside of a
 // transaction that goes on, where an error would end it.
 func (s *stream) stop() {
+	_ = s.unbind() // it is in err
 	if s.reading {
 		s.Drain()
 	}
@@ -471,7 +493,7 @@ func (s *stream) stop() {
 }
 
 // Abandon forgets what is left: the conversation is broken.
-func (s *stream) Abandon() { s.reading, s.p.Busy = false, nil }
+func (s *stream) Abandon() { s.reading, s.bound, s.p.Busy = false, false, nil }
 
 // oidUnknown is what stands for a type that the default shard does not have.
 const oidUnknown = 705

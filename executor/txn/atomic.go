@@ -53,7 +53,7 @@ func (t *Transactions) Snapshots(ctx context.Context, parts []*Participant, begi
 	for i, p := range parts {
 		views[i] = &view{Participant: p, records: t.records(p.Shard)}
 		if err := t.prepareShard(ctx, p.Shard); err != nil {
-			return err
+			return onShard(err, p.Shard)
 		}
 	}
 	err := t.snapshots(ctx, views, begin)

@@ -104,7 +104,7 @@ func TestAtomicReadOfSchemaChange(t *testing.T) {
 		if err := tx.prepareShard(ctx, shardName(i)); err != nil {
 			t.Fatal(err)
 		}
-		record, err := tx.Record(id, shardName(i), names)
+		record, err := tx.Record(ctx, id, shardName(i), names)
 		if err != nil {
 			t.Fatal(err)
 		}

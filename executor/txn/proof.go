@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,32 +19,41 @@ import (
 // in all of them or in none. It is made while the read runs, from looks in the messages that carry the statement.
 // docs/design/atomicreads.md has the proof of the proof.
 
-// Point is one shard's part of a cut.
+// point is one shard's part of a cut.
 type point struct {
 	snapshot string
-	server   string // the run of the server that the snapshot is one of
+	server   string // the run of the server that the snapshot is one of: another one may give numbers of transactions anew
 }
 
 // cut has a snapshot of each shard that could be reached, which fit each other.
 type cut struct {
 	points map[string]point // not changed once it is there
-	number uint64           // of the change that made it
-	// dense: so many transactions are newer that a look tells too much.
-	dense bool
+	number uint64           // of the change that made it; 0: it is of one read alone
 }
 
 // base keeps the newest cut that was proved.
 type base struct {
 	mu  sync.Mutex
 	now cut
-	// looked is when a look found something new last: both sides of a statement are looked at for a while.
-	looked time.Time
-	// making is closed when a new cut is there, or could not be made; nil: nobody makes one.
+	// dense: so many transactions are newer that a look tells too much.
+	dense bool
+	// news is when a look found something new last, fitted when a read fitted.
+	news, fitted time.Time
+	// making is closed when a new cut is there, or could not be made; nil: nobody makes one. failed is when it could not.
 	making chan struct{}
+	failed time.Time
 }
 
-// looksFor is how long both sides are looked at after something new was seen.
-const looksFor = time.Second
+const (
+	// looksFor is how long both sides of a statement are looked at after something new was seen, and how long after a read
+	// nothing new is expected.
+	looksFor = time.Second
+	// cutMax bounds the making of a cut of all shards, dialMax the opening of a conversation for it.
+	cutMax  = 3 * time.Second
+	dialMax = time.Second
+	// cutAgain is for how long a cut of all shards is not tried again after it could not be made.
+	cutAgain = 5 * time.Second
+)
 
 // Proof is of one attempt to run a read. One goroutine uses it.
 type Proof struct {
@@ -54,8 +64,9 @@ type Proof struct {
 	began  time.Time
 	reopen func()
 	seen   []*sight
-	// unknown: the base has nothing to compare a shard's look with.
-	unknown bool
+	own    []*Participant // whose transactions were begun for the attempt
+	// stale: the base has nothing to compare a shard's look with; stuck: see Stuck.
+	stale, stuck bool
 }
 
 // sight is what one shard was seen to have around a statement.
@@ -79,40 +90,68 @@ const (
 
 // look is the answer to one look.
 type look struct {
-	done  bool
-	point point
-	newer string // as txnrecord.Records.Look tells it
+	done     bool
+	snapshot string
+	server   string
+	newer    string // as txnrecord.Records.Look tells it
 }
 
-// NewProof begins the proof of a read that is about to run in c; try counts the attempts before. Each fourth one starts from a cut that is
-// made anew; from the third one on the process's own commits over several shards wait for it, a moment at the longest. End has to follow.
-// Errors: as Snapshots.
-func NewProof(ctx context.Context, c *Transaction, try int) (*Proof, error) {
-	pr, err := c.txns.newProof(ctx, try%4 == 3)
+// Attempt says what is known of an attempt to run a read.
+type Attempt struct {
+	Try   int  // how many there were before
+	Stale bool // the base of the last one was good for nothing
+	// Shards are those that are read: a base that lacks one of them is of no use.
+	Shards func() ([]string, error)
+}
+
+// NewProof begins the proof of a read that is about to run in c. Each fourth attempt starts from a cut that is made anew;
+// from the third one on the process's own commits over several shards wait for it, a moment at the longest. End has to
+// follow. Errors: as Snapshots.
+func NewProof(ctx context.Context, c *Transaction, a Attempt) (*Proof, error) {
+	pr, err := c.txns.newProof(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	if pr.in = c; try >= 2 {
+	if pr.in = c; a.Try >= 2 {
 		pr.reopen = c.txns.gate.shut()
 	}
 	return pr, nil
 }
 
-func (t *Transactions) newProof(ctx context.Context, fresh bool) (*Proof, error) {
-	c, both, err := t.cut(ctx, fresh)
-	if err != nil {
-		return nil, err
+func (t *Transactions) newProof(ctx context.Context, a Attempt) (*Proof, error) {
+	c, both, err := t.cut(ctx, a.Stale || a.Try%4 == 3)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, cause
 	}
-	return &Proof{t: t, base: c, both: both, began: time.Now(), reopen: func() {}}, nil
+	if err != nil || a.Try > 0 {
+		shards, e := a.Shards()
+		if e != nil {
+			return nil, e
+		}
+		if err != nil || slices.ContainsFunc(shards, func(s string) bool { _, ok := c.points[s]; return !ok }) {
+			// Those that it reads are enough for it alone.
+			if c.points, err = t.cutNow(ctx, shards); err != nil {
+				return nil, err
+			}
+			c.number = 0
+		}
+	}
+	return &Proof{t: t, base: c, both: both || a.Try > 0, began: time.Now(), reopen: func() {}}, nil
 }
 
 // End lets commits go on.
-func (pr *Proof) End() { pr.reopen() }
+func (pr *Proof) End() {
+	pr.reopen()
+	pr.reopen = func() {}
+}
 
-// Undo ends, outside of a block, what lasts longer than a statement and has only read, so that the next attempt has new snapshots.
+// Own notes that a participant's transaction begins with the attempt, with one snapshot for all its statements.
+func (pr *Proof) Own(p *Participant) { pr.own = append(pr.own, p) }
+
+// Undo ends what the attempt began and that lasts longer than a statement, so that the next one has new snapshots.
 func (pr *Proof) Undo() error {
-	for _, p := range pr.in.Joined {
-		if pr.in.Block || !p.Begun || p.Begin == "" || p.Wrote || p.Busy != nil || p.Conn.Broken() {
+	for _, p := range pr.own {
+		if !p.Begun || p.Wrote || p.Busy != nil || p.Conn.Broken() {
 			continue
 		}
 		if _, err := p.Conn.Exec("ROLLBACK"); err != nil {
@@ -123,18 +162,27 @@ func (pr *Proof) Undo() error {
 	return nil
 }
 
-// Around adds the looks around the Binds of statements on a participant: bind adds those. answered reports whether the looks were.
+// Knows reports whether the base has something to compare a participant's snapshot with.
+func (pr *Proof) Knows(p *Participant) bool {
+	_, known := pr.base.points[p.Shard]
+	pr.stale = pr.stale || !known
+	return known
+}
+
+// Stale reports whether another base is needed.
+func (pr *Proof) Stale() bool { return pr.stale }
+
+// Stuck reports whether a participant has a snapshot that is older than the attempt, which no other attempt can change.
+func (pr *Proof) Stuck() bool { return pr.stuck }
+
+// Around adds the looks around the Binds of statements on a participant that the base knows: bind adds those. answered
+// reports whether the looks were.
 func (pr *Proof) Around(p *Participant, span Span, bind func()) (answered func() bool) {
-	at, ok := pr.base.points[p.Shard]
-	if !ok {
-		pr.unknown = true
-		bind()
-		return func() bool { return true }
-	}
 	prep := pr.t.ex.Prepare(pr.t.records(p.Shard).Look(), nil, 0, nil)
-	body := lookAt(at.snapshot)
+	body := lookAt(pr.base.points[p.Shard].snapshot)
 	s := &sight{shard: p.Shard, span: span}
 	pr.seen = append(pr.seen, s)
+	pr.stuck = pr.stuck || span == Lasting && !slices.Contains(pr.own, p)
 	if span == SomeBinds || pr.both && span == OneBind {
 		p.Pipe.Prepare(prep, nil, false)
 		p.Pipe.Bind("", prep.Name(), body, false)
@@ -177,34 +225,64 @@ func (l *look) take(body []byte) error {
 	if err != nil || len(v) != 3 {
 		return sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
 	}
-	l.done, l.point, l.newer = true, point{string(v[0]), string(v[1])}, string(v[2])
+	l.done, l.snapshot, l.server, l.newer = true, string(v[0]), string(v[1]), string(v[2])
 	return nil
 }
 
 // Fits reports whether the snapshots fit each other. All looks have to be answered.
 func (pr *Proof) Fits() bool {
-	if pr.unknown || time.Since(pr.began) > snapshotsMax {
+	if time.Since(pr.began) > snapshotsMax || pr.stale {
 		return false
 	}
 	news := false
 	for _, s := range pr.seen {
-		if !s.after.done || s.after.point.server != pr.base.points[s.shard].server || s.span == SomeBinds && s.before.point != s.after.point {
+		at := pr.base.points[s.shard]
+		pr.stale = pr.stale || s.after.server != at.server
+		if pr.stale || !s.after.done || s.span == SomeBinds && s.before.snapshot != s.after.snapshot || !reaches(s.after.snapshot, at.snapshot) {
 			return false
 		}
 		news = news || s.after.newer != ""
 	}
-	if !news {
+	if !news || len(pr.seen) < 2 {
+		pr.t.base.sees(false)
 		return true
 	}
-	pr.t.base.sees()
-	if len(pr.seen) < 2 {
-		return true
-	}
+	pr.t.base.sees(true)
 	newer, ok := pr.newer()
 	if ok {
 		pr.moveBase(newer)
 	}
 	return ok
+}
+
+// reaches reports whether a snapshot sees all that an earlier one saw. Both are texts of pg_snapshot: xmin:xmax:xip_list.
+func reaches(snapshot, earlier string) bool {
+	if snapshot == earlier {
+		return true
+	}
+	xmax, running, ok := readSnapshot(snapshot)
+	xmaxThen, runningThen, okThen := readSnapshot(earlier)
+	if !ok || !okThen || xmax < xmaxThen {
+		return false
+	}
+	return !slices.ContainsFunc(running, func(x uint64) bool { return x < xmaxThen && !slices.Contains(runningThen, x) })
+}
+
+func readSnapshot(s string) (xmax uint64, running []uint64, ok bool) {
+	parts := strings.Split(s, ":")
+	if len(parts) != 3 {
+		return 0, nil, false
+	}
+	xmax, err := strconv.ParseUint(parts[1], 10, 64)
+	for one := range strings.SplitSeq(parts[2], ",") {
+		if one == "" || err != nil {
+			continue
+		}
+		var x uint64
+		x, err = strconv.ParseUint(one, 10, 64)
+		running = append(running, x)
+	}
+	return xmax, running, err == nil
 }
 
 // newer are the transactions that are seen and not by the base, with their shards. ok: each is surely seen on all
@@ -224,7 +302,7 @@ func (pr *Proof) newer() (newer map[string][]string, ok bool) {
 			ok = ok && s.before.done
 		}
 		if told > txnrecord.LookMax {
-			pr.t.base.crowded(pr.base)
+			pr.t.base.crowded(pr.base.number)
 			ok = false
 		}
 	}
@@ -248,8 +326,8 @@ func each(told string, f func(id string, shards []string)) (n int) {
 	return n
 }
 
-// moveBase makes the read's snapshots those of its shards in the base, where that leaves the base a cut: nothing that is newer wrote
-// on a shard of the base beside.
+// moveBase makes the read's snapshots those of its shards in the base, where that leaves the base a cut: nothing that is
+// newer wrote on a shard of the base beside.
 func (pr *Proof) moveBase(newer map[string][]string) {
 	read := map[string]bool{}
 	for _, s := range pr.seen {
@@ -259,7 +337,7 @@ func (pr *Proof) moveBase(newer map[string][]string) {
 		for _, shard := range shards {
 			if _, known := pr.base.points[shard]; known && !read[shard] {
 				if len(newer) > txnrecord.LookMax/4 {
-					pr.t.base.crowded(pr.base)
+					pr.t.base.crowded(pr.base.number)
 				}
 				return
 			}
@@ -267,100 +345,114 @@ func (pr *Proof) moveBase(newer map[string][]string) {
 	}
 	points := maps.Clone(pr.base.points)
 	for _, s := range pr.seen {
-		points[s.shard] = s.after.point
+		points[s.shard] = point{s.after.snapshot, s.after.server}
 	}
-	pr.t.base.moves(pr.base, points)
+	pr.t.base.moves(pr.base.number, points)
 }
 
-// sees notes that something new was seen.
-func (b *base) sees() {
+// sees notes that a read fits, or whether something new was seen.
+func (b *base) sees(news bool) {
+	now := time.Now()
 	b.mu.Lock()
-	b.looked = time.Now()
+	if b.fitted = now; news {
+		b.news = now
+	}
 	b.mu.Unlock()
 }
 
 // crowded notes that much is newer than the cut.
-func (b *base) crowded(was cut) {
+func (b *base) crowded(number uint64) {
 	b.mu.Lock()
-	if b.now.number == was.number {
-		b.now.dense = true
-	}
+	b.dense = b.dense || b.now.number == number
 	b.mu.Unlock()
 }
 
-// moves takes the points in place of those of was, unless somebody else has moved it meanwhile.
-func (b *base) moves(was cut, points map[string]point) {
+// moves takes the points in place of those of a cut, unless somebody else has moved it meanwhile.
+func (b *base) moves(number uint64, points map[string]point) {
 	b.mu.Lock()
-	if b.now.number == was.number {
-		b.now = cut{points: points, number: was.number + 1}
+	if number > 0 && b.now.number == number {
+		b.now = cut{points, number + 1}
 	}
 	b.mu.Unlock()
 }
 
 // cut returns the base, and whether both sides of a statement are to be looked at. It makes one where there is none, or
-// fresh asks for one.
+// fresh asks for one. Errors: as Snapshots; the last one's while it is not tried again.
 func (t *Transactions) cut(ctx context.Context, fresh bool) (cut, bool, error) {
 	b := &t.base
 	for {
 		b.mu.Lock()
-		known := b.now.points != nil
-		if making := b.making; making != nil && (fresh || !known) {
+		has := b.now.number > 0
+		making := b.making
+		switch {
+		case making != nil && (fresh || !has):
 			b.mu.Unlock()
 			select {
 			case <-making:
 				fresh = false // that one is
 				continue
 			case <-ctx.Done():
-				return cut{}, false, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
+				return cut{}, false, context.Cause(ctx)
 			}
-		}
-		if c := b.now; b.making != nil || known && !fresh && !c.dense {
-			both := fresh || time.Since(b.looked) < looksFor
+		case time.Since(b.failed) < cutAgain && (fresh || !has):
+			b.mu.Unlock()
+			return cut{}, true, sqlstate.New(sqlstate.CannotConnectNow, "no snapshots of all shards that fit each other could be had a moment ago")
+		case making != nil, has && !fresh && !b.dense:
+			c, both := b.now, time.Since(b.news) < looksFor || time.Since(b.fitted) > looksFor
 			b.mu.Unlock()
 			return c, both, nil
 		}
-		made := make(chan struct{})
-		b.making = made
+		b.making = make(chan struct{})
 		b.mu.Unlock()
-		points, err := t.cutNow(ctx)
-		b.mu.Lock()
-		if err == nil {
-			b.now = cut{points: points, number: b.now.number + 1}
-		}
-		b.making = nil
-		close(made)
-		b.mu.Unlock()
-		if err != nil {
-			return cut{}, false, err
+		points, err := t.cutNow(ctx, nil)
+		if b.made(points, err); err != nil {
+			return cut{}, true, err
 		}
 		fresh = false
 	}
 }
 
-// cutNow takes snapshots of all shards that can be reached, which fit each other. Its conversations are beside the pools: those of
-// the read are in them.
-func (t *Transactions) cutNow(ctx context.Context) (map[string]point, error) {
-	parts := t.aside(ctx)
+// made notes a new cut, or why there is none.
+func (b *base) made(points map[string]point, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.dense = false; err == nil {
+		b.now, b.failed = cut{points, b.now.number + 1}, time.Time{}
+	} else {
+		b.failed = time.Now()
+	}
+	close(b.making)
+	b.making = nil
+}
+
+// cutNow takes snapshots that fit each other, of some shards or, with nil, of all that can be reached. Its conversations are
+// beside the pools: those of the read are in them.
+func (t *Transactions) cutNow(ctx context.Context, shards []string) (map[string]point, error) {
+	all := shards == nil
+	if all {
+		for _, s := range t.ex.Snapshot().Shards() {
+			if s.Can().BoundSnapshots && t.ex.Refusal(s.Name, false) == nil {
+				shards = append(shards, s.Name)
+			}
+		}
+	}
+	ctx, stop := context.WithTimeout(ctx, cutMax)
+	defer stop()
+	parts, err := t.aside(ctx, shards)
 	defer func() {
 		for _, p := range parts {
 			p.Conn.Release()
 		}
 	}()
-	for {
-		err := t.Snapshots(ctx, parts, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-		if err == nil {
-			break
-		}
-		at := slices.IndexFunc(parts, func(p *Participant) bool { return p.Shard == sqlstate.As(err).Shard })
-		if at < 0 || ctx.Err() != nil {
-			return nil, err
-		}
-		parts[at].Conn.Release() // the others are to be had without it
-		parts = slices.Delete(parts, at, at+1)
+	if err != nil && !all || len(parts) == 0 && len(shards) > 0 {
+		return nil, err
+	}
+	if err := t.Snapshots(ctx, parts, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+		return nil, err
 	}
 	points := map[string]point{}
 	for _, p := range parts {
-		res, err := p.Conn.Exec("SELECT pg_catalog.pg_current_snapshot(), EXTRACT(EPOCH FROM pg_catalog.pg_postmaster_start_time())")
+		res, err := p.Conn.Exec(t.records(p.Shard).Snapshot() + ", " + txnrecord.Run)
 		if err != nil {
 			return nil, onShard(err, p.Shard)
 		}
@@ -373,39 +465,41 @@ func (t *Transactions) cutNow(ctx context.Context) (map[string]point, error) {
 	return points, nil
 }
 
-// aside opens conversations beside the pools with all shards that can be reached and that can be looked at.
-func (t *Transactions) aside(ctx context.Context) (parts []*Participant) {
-	ctx, stop := context.WithTimeout(ctx, resolveMax)
-	defer stop()
-	shards := t.ex.Snapshot().Shards()
-	conns := make([]*executor.Conn, len(shards))
+// aside opens conversations beside the pools with shards. The error is the first one's that could not be reached.
+func (t *Transactions) aside(ctx context.Context, shards []string) (parts []*Participant, first error) {
+	conns, errs := make([]*executor.Conn, len(shards)), make([]error, len(shards))
 	var all sync.WaitGroup
 	slots := make(chan struct{}, openAtOnce)
-	for i := range shards {
-		if !shards[i].Can().BoundSnapshots || t.ex.Refusal(shards[i].Name, false) != nil {
-			continue
-		}
-		handle, err := t.ex.Shard(shards[i].Name)
+	for i, name := range shards {
+		handle, err := t.ex.Shard(name)
 		if err != nil {
+			errs[i] = err
 			continue
 		}
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if c, err := handle.Connect(ctx, housekeeping); err == nil {
-				conns[i] = executor.NewConn(shards[i].Name, c)
+			dial, stop := context.WithTimeout(ctx, dialMax)
+			defer stop()
+			c, err := handle.Connect(dial, housekeeping)
+			if err != nil {
+				errs[i] = onShard(err, name)
+				return
+			}
+			conns[i] = executor.NewConn(name, c)
+			if deadline, ok := ctx.Deadline(); ok && conns[i].SetDeadline(deadline.Add(cancelGrace)) != nil {
+				conns[i].Break()
 			}
 		})
 	}
 	all.Wait()
-	for _, c := range conns {
-		if c == nil {
-			continue
+	for i, c := range conns {
+		if first == nil {
+			first = errs[i]
 		}
-		if c.SetDeadline(time.Now().Add(resolveMax)) != nil {
-			c.Break()
+		if c != nil {
+			parts = append(parts, &Participant{Shard: c.Shard(), Conn: c})
 		}
-		parts = append(parts, &Participant{Shard: c.Shard(), Conn: c})
 	}
-	return parts
+	return parts, first
 }

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/engine/txnrecord"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/waitfor"
@@ -40,7 +42,16 @@ func (r *rowsOf) Parameter(string, string) {}
 // proves runs one attempt of a read on some shards, with a pause between them, and returns what each answered.
 func (b *bank) proves(tx *Transactions, fresh bool, sql string, pause time.Duration, shards ...int) (values []string, fits bool, err error) {
 	ctx := context.Background()
-	pr, err := tx.newProof(ctx, fresh)
+	a := Attempt{Shards: func() (names []string, err error) {
+		for _, i := range shards {
+			names = append(names, shardName(i))
+		}
+		return names, nil
+	}}
+	if fresh {
+		a.Try = 3
+	}
+	pr, err := tx.newProof(ctx, a)
 	if err != nil {
 		return nil, false, err
 	}
@@ -59,6 +70,9 @@ func (b *bank) proves(tx *Transactions, fresh bool, sql string, pause time.Durat
 		p := &Participant{Shard: shardName(i), Conn: c}
 		p.Pipe.Conn, p.Pipe.Inner = c, true
 		parts = append(parts, p)
+		if !pr.Knows(p) {
+			return nil, false, nil
+		}
 		prep := b.ex.Prepare(sql, nil, 0, nil)
 		p.Pipe.Prepare(prep, nil, false)
 		ready := pr.Around(p, OneBind, func() { p.Pipe.Bind("", prep.Name(), []byte{0, 0, 0, 0, 0, 0}, false) })
@@ -79,7 +93,7 @@ func (b *bank) proves(tx *Transactions, fresh bool, sql string, pause time.Durat
 				return nil, false, o.Err
 			}
 		}
-		if len(sinks[i].values) != 1 || !sinks[i].looked && !pr.unknown {
+		if len(sinks[i].values) != 1 || !sinks[i].looked {
 			b.t.Errorf("%s: %d rows, before the look: %v", p.Shard, len(sinks[i].values), !sinks[i].looked)
 			return nil, false, nil
 		}
@@ -272,7 +286,7 @@ func TestProofOfSomeBinds(t *testing.T) {
 	reader := b.transactions()
 	b.query(0, "CREATE FUNCTION meets() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN PERFORM pg_advisory_lock(1); PERFORM pg_advisory_unlock(1); RETURN true; END$$")
 	for _, between := range []string{"", "UPDATE account SET balance = balance"} {
-		pr, err := reader.newProof(t.Context(), false)
+		pr, err := reader.newProof(t.Context(), Attempt{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,5 +331,64 @@ func TestProofOfSomeBinds(t *testing.T) {
 		}
 		c.Release()
 		gate.Release()
+	}
+}
+
+// TestProofAfterACrash: a backend that is killed makes its server recover without a restart. What was not on disk then is lost, and
+// numbers of transactions may be given anew: the base proves nothing any more.
+func TestProofAfterACrash(t *testing.T) {
+	b := newBank(t, same(pgtest.NewServer(t, nil), 2)...)
+	reader := b.transactions()
+	const one = "SELECT 1"
+	if _, fits, err := b.proves(reader, false, one, 0, 0, 1); err != nil || !fits {
+		t.Fatal(fits, err)
+	}
+	c, err := b.ex.Acquire(t.Context(), shardName(0), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(b.ask(c, "SELECT pg_backend_pid()").Rows[0][0].String)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := reader.base.now.points[shardName(0)].server
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.Release()
+	waitfor.True(t, "the server has recovered", func() bool {
+		conn, err := b.ex.Acquire(t.Context(), shardName(0), nil)
+		if err != nil {
+			return false
+		}
+		defer conn.Release()
+		res, err := conn.Exec("SELECT " + txnrecord.Run)
+		return err == nil && res.Rows[0][0].String != before
+	})
+	fits := true
+	waitfor.True(t, "connections that were lost are noticed", func() bool {
+		_, fits, err = b.proves(reader, false, one, 0, 0, 1)
+		return err == nil
+	})
+	if fits {
+		t.Error("fits")
+	}
+	if _, fits, err := b.proves(reader, true, one, 0, 0, 1); err != nil || !fits {
+		t.Fatal("does not fit after a new cut", err)
+	}
+}
+
+// TestReaches: a snapshot that is older than the base's is none that the base can be compared with.
+func TestReaches(t *testing.T) {
+	for _, c := range []struct {
+		snapshot, earlier string
+		want              bool
+	}{
+		{"10:20:12,15", "10:20:12,15", true}, {"15:20:15", "10:20:12,15", true}, {"10:25:12,15,22", "10:20:12,15", true}, {"30:30:", "10:20:12", true},
+		{"10:20:12,15", "15:20:15", false}, {"10:19:12", "10:20:12", false}, {"10:25:11,12", "10:20:12", false}, {"", "10:20:", false}, {"1:x:", "1:1:", false},
+	} {
+		if got := reaches(c.snapshot, c.earlier); got != c.want {
+			t.Errorf("%s after %s: %v", c.snapshot, c.earlier, got)
+		}
 	}
 }

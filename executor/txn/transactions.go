@@ -238,9 +238,13 @@ func recordsOn(snap *shardmap.Snapshot, shard string) txnrecord.Records {
 }
 
 // Record is the statement by which a shard notes, inside of its part, a transaction that somebody else ends and that
-// wrote on these shards. id is a UUID. Atomic reads rely on it: see docs/design/transactions.md.
-func (t *Transactions) Record(id, shard string, shards []string) (string, error) {
+// wrote on these shards. id is a UUID. Atomic reads rely on it: see docs/design/transactions.md. Errors: those of
+// Connect, where the shard has no table for it yet.
+func (t *Transactions) Record(ctx context.Context, id, shard string, shards []string) (string, error) {
 	u, err := uuid.Parse(id)
+	if err == nil {
+		err = t.prepareShard(ctx, shard)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -248,6 +248,8 @@ type CopyPlan struct {
 	// Text is what a shard runs. TO: Next is that of the shards after the first,
 	// without a header. Of a query it is the same COPY of no rows, to have the options checked.
 	Text, Next string
+	// AsQuery is COPY (SELECT ...) TO with the same rows, of COPY table TO.
+	AsQuery string
 
 	Ownership, OwnershipNext *ownership.Filter // of them, see On
 

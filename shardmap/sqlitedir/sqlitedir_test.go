@@ -477,7 +477,7 @@ func TestLocked(t *testing.T) {
 	first := open(t, path)
 	snap := create(t, first) // not bounded by so little
 	closing(t, first)
-	d, err := sqlitedir.OpenWith(path, sqlitedir.Options{BusyMax: 250 * time.Millisecond})
+	d, err := sqlitedir.OpenWith(path, sqlitedir.Options{BusyMax: 3 * time.Second}) // it bounds what nobody keeps waiting, too
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,20 @@ func (t *Trace) Recorded() []Step {
 	return steps
 }
 
+// Steps is how many are kept so far.
+func (t *Trace) Steps() int {
+	t.stepsMu.Lock()
+	defer t.stepsMu.Unlock()
+	return len(t.steps)
+}
+
+// Cut forgets the steps after the first n.
+func (t *Trace) Cut(n int) {
+	t.stepsMu.Lock()
+	defer t.stepsMu.Unlock()
+	t.steps = t.steps[:min(n, len(t.steps))]
+}
+
 // Note records a step, if anybody wants to know.
 func (t *Trace) Note(s Step) {
 	t.stepsMu.Lock()
