@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/complexity"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
@@ -193,7 +194,7 @@ func (a *analyzer) dispatch() {
 	if err := ownNames(a.SQL); err != nil {
 		fail(err)
 	}
-	unchained(a.bound.top)
+	complexity.CheckChains(a.bound.top)
 	a.timedCall(a.bound.top)
 	a.looseWords(a.bound.top, a.bound)
 	a.texts.guard = a.guarding()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/bail"
+	"github.com/cleavedb/cleave/planner/complexity"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
@@ -122,7 +123,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
 	if p.tooHeavy(sql, tree) {
-		return nil, errTooHeavy()
+		return nil, complexity.ErrTooManyTables()
 	}
 	if depth == 0 {
 		types := typesOf(tree.Stmts[0].Stmt) // before the analysis changes the tree

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/complexity"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sourcetext"
@@ -722,3 +723,49 @@ func (w *viewRows) outputEnd(at int32) int {
 
 // afterOutputs may follow the list of outputs of a query without FROM.
 var afterOutputs = []string{"where", "group", "having", "window", "union", "intersect", "except", "order", "limit", "offset", "fetch", "for", "into"}
+
+// definitions are what was found out of views, for a statement and the definitions that it leads to.
+type definitions struct {
+	weights map[*shardmap.View]int
+	reaches map[*shardmap.View]viewReach
+}
+
+func newDefinitions() *definitions {
+	return &definitions{weights: map[*shardmap.View]int{}, reaches: map[*shardmap.View]viewReach{}}
+}
+
+// weighView adds a view to what the statement reads.
+func (to *touched) weighView(v *shardmap.View) {
+	if to.weight += to.views().view(to, v); to.weight > complexity.TablesMax {
+		fail(complexity.ErrTooManyTables())
+	}
+}
+
+// view is how many tables a view reads, complexity.TablesMax + 1 if they are more. A definition that cannot be read counts as one.
+func (w *definitions) view(to *touched, v *shardmap.View) int {
+	if n, ok := w.weights[v]; ok {
+		return n
+	}
+	w.weights[v] = 1 // a view that reads itself is none
+	if tree, err := to.p.parse(v.Definition); err == nil {
+		w.weights[v] = complexity.Tables(tree, func(r *pg.RangeVar) int {
+			if below, ok := to.typer.snap.View(r.Schemaname, r.Relname); ok {
+				return w.view(to, below)
+			}
+			return 1
+		})
+	}
+	return w.weights[v]
+}
+
+// tooHeavy reports whether WITH queries NOT MATERIALIZED make a statement read too many tables.
+func (p *Planner) tooHeavy(sql string, tree *pg.ParseResult) bool {
+	return strings.Contains(strings.ToLower(sql), "materialized") && complexity.Tables(tree, func(*pg.RangeVar) int { return 1 }) > complexity.TablesMax
+}
+
+func (to *touched) views() *definitions {
+	if to.definitions == nil {
+		to.definitions = newDefinitions()
+	}
+	return to.definitions
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/planner/complexity"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -74,14 +75,14 @@ func TestChainsOfWith(t *testing.T) {
 		apart += fmt.Sprintf(", c%d AS (SELECT id FROM orders)", i)
 	}
 	for sql, want := range map[string]sqlstate.Code{
-		with(chainMax, "", ""):                       "",
-		with(chainMax+1, "", ""):                     sqlstate.StatementTooComplex,
-		with(300, "MATERIALIZED", ""):                "",
-		with(1000, "", " WHERE tenant_id = 1"):       "",
-		"EXPLAIN " + with(300, "", ""):               sqlstate.StatementTooComplex,
-		"SELECT (" + with(300, "", "") + " LIMIT 1)": sqlstate.StatementTooComplex,
+		with(complexity.ChainMax, "", ""):                                                    "",
+		with(complexity.ChainMax+1, "", ""):                                                  sqlstate.StatementTooComplex,
+		with(300, "MATERIALIZED", ""):                                                        "",
+		with(1000, "", " WHERE tenant_id = 1"):                                               "",
+		"EXPLAIN " + with(300, "", ""):                                                       sqlstate.StatementTooComplex,
+		"SELECT (" + with(300, "", "") + " LIMIT 1)":                                         sqlstate.StatementTooComplex,
 		"INSERT INTO items (tenant_id, id) SELECT id, id FROM (" + with(300, "", "") + ") s": sqlstate.StatementTooComplex,
-		apart + " SELECT id FROM c1": "",
+		apart + " SELECT id FROM c1":                                                         "",
 	} {
 		st, err := p.Analyze(sql, snap, []string{"public"})
 		if got := sqlstate.CodeOf(err); err != nil && got != want || err == nil && want != "" {

@@ -1,14 +1,13 @@
-package planner
+// Package complexity measures how much a statement reads when its views and WITH queries are written out.
+package complexity
 
 import (
-	"strings"
-
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/bail"
 	"github.com/cleavedb/cleave/planner/sqltree"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -16,46 +15,13 @@ import (
 // kilobyte of text, take a backend of PostgreSQL over 10 GiB, and it hears no cancel meanwhile. So it is counted first how
 // many tables a statement reads with all of that written out.
 
-// weightMax bounds the tables that a statement reads when its views and WITH queries are written out.
-const weightMax = 1000
+// TablesMax bounds the tables that a statement reads when its views and WITH queries are written out.
+const TablesMax = 1000
 
-// definitions are what was found out of views, for a statement and the definitions that it leads to.
-type definitions struct {
-	weights map[*shardmap.View]int
-	reaches map[*shardmap.View]viewReach
-}
-
-func newDefinitions() *definitions {
-	return &definitions{weights: map[*shardmap.View]int{}, reaches: map[*shardmap.View]viewReach{}}
-}
-
-// weighView adds a view to what the statement reads.
-func (to *touched) weighView(v *shardmap.View) {
-	if to.weight += to.views().view(to, v); to.weight > weightMax {
-		fail(errTooHeavy())
-	}
-}
-
-func errTooHeavy() error {
-	return sqlstate.New(sqlstate.StatementTooComplex, "the statement reads over %d tables when its views and WITH queries are written out", weightMax).
+// ErrTooManyTables is the error of a statement that reads over TablesMax tables.
+func ErrTooManyTables() error {
+	return sqlstate.New(sqlstate.StatementTooComplex, "the statement reads over %d tables when its views and WITH queries are written out", TablesMax).
 		WithHint("leave NOT MATERIALIZED out, or let views read tables rather than views that read each other several times")
-}
-
-// view is how many tables a view reads, weightMax + 1 if they are more. A definition that cannot be read counts as one.
-func (w *definitions) view(to *touched, v *shardmap.View) int {
-	if n, ok := w.weights[v]; ok {
-		return n
-	}
-	w.weights[v] = 1 // a view that reads itself is none
-	if tree, err := to.p.parse(v.Definition); err == nil {
-		w.weights[v] = w.tables(tree, nil, func(r *pg.RangeVar) int {
-			if below, ok := to.typer.snap.View(r.Schemaname, r.Relname); ok {
-				return w.view(to, below)
-			}
-			return 1
-		})
-	}
-	return w.weights[v]
 }
 
 // with are the WITH queries that names mean, with what each reference adds: to tables the query again if it is NOT MATERIALIZED,
@@ -74,9 +40,13 @@ func (s *with) of(r *pg.RangeVar) (int, bool) {
 	return 0, false
 }
 
+// Tables counts the tables that a statement reads, at most one more than TablesMax; one is what a name that is no WITH
+// query's counts.
+func Tables(m proto.Message, one func(*pg.RangeVar) int) int { return tables(m, nil, one) }
+
 // tables counts the tables below a node; one is what a name that is no WITH query's counts.
-func (w *definitions) tables(m proto.Message, in *with, one func(*pg.RangeVar) int) (n int) {
-	add := func(more int) { n = min(n+more, weightMax+1) }
+func tables(m proto.Message, in *with, one func(*pg.RangeVar) int) (n int) {
+	add := func(more int) { n = min(n+more, TablesMax+1) }
 	sqltree.Inspect(m, func(m2 proto.Message) bool {
 		if r, ok := m2.(*pg.RangeVar); ok {
 			adds, named := in.of(r)
@@ -93,7 +63,7 @@ func (w *definitions) tables(m proto.Message, in *with, one func(*pg.RangeVar) i
 		inner := &with{parent: in, adds: map[string]int{}}
 		for _, c := range has.GetWithClause().Ctes {
 			cte := c.GetCommonTableExpr()
-			reads := w.tables(cte.GetCtequery(), inner, one)
+			reads := tables(cte.GetCtequery(), inner, one)
 			inner.adds[cte.GetCtename()] = 1
 			if cte.GetCtematerialized() == pg.CTEMaterialize_CTEMaterializeNever {
 				inner.adds[cte.GetCtename()] = max(reads, 1)
@@ -103,7 +73,7 @@ func (w *definitions) tables(m proto.Message, in *with, one func(*pg.RangeVar) i
 		}
 		sqltree.Below(m2.ProtoReflect(), func(v protoreflect.Message) {
 			if _, ok := v.Interface().(*pg.WithClause); !ok {
-				add(w.tables(v.Interface(), inner, one))
+				add(tables(v.Interface(), inner, one))
 			}
 		})
 		return false
@@ -111,14 +81,14 @@ func (w *definitions) tables(m proto.Message, in *with, one func(*pg.RangeVar) i
 	return n
 }
 
-// chainMax bounds WITH queries of which each reads the one before. PostgreSQL puts each into the next, in a time that grows with
+// ChainMax bounds WITH queries of which each reads the one before. PostgreSQL puts each into the next, in a time that grows with
 // the cube of their number (250: 0.9 s, 1,000: 65 s), and over several shards each of them does that.
-const chainMax = 250
+const ChainMax = 250
 
-// unchained refuses longer chains of WITH queries. What one shard runs alone is that shard's business.
-func unchained(n *pg.Node) {
-	if chain(n, nil) > chainMax {
-		fail(sqlstate.New(sqlstate.StatementTooComplex, "the statement has a chain of over %d WITH queries", chainMax).
+// CheckChains refuses longer chains of WITH queries. What one shard runs alone is that shard's business.
+func CheckChains(n *pg.Node) {
+	if chain(n, nil) > ChainMax {
+		bail.With(sqlstate.New(sqlstate.StatementTooComplex, "the statement has a chain of over %d WITH queries", ChainMax).
 			WithHint("write MATERIALIZED to some of them, or add the shard key to the WHERE clause"))
 	}
 }
@@ -153,16 +123,4 @@ func chain(m proto.Message, in *with) (n int) {
 		return false
 	})
 	return n
-}
-
-// tooHeavy reports whether WITH queries NOT MATERIALIZED make a statement read too many tables.
-func (p *Planner) tooHeavy(sql string, tree *pg.ParseResult) bool {
-	return strings.Contains(strings.ToLower(sql), "materialized") && newDefinitions().tables(tree, nil, func(*pg.RangeVar) int { return 1 }) > weightMax
-}
-
-func (to *touched) views() *definitions {
-	if to.definitions == nil {
-		to.definitions = newDefinitions()
-	}
-	return to.definitions
 }
