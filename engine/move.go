@@ -185,6 +185,21 @@ type LoadedTable struct {
 	Parts []Part
 }
 
+// AddLoaded adds what was noted of a table, or of one part of it, to a list.
+func AddLoaded(list []LoadedTable, t LoadedTable, part Part) []LoadedTable {
+	if part.Place == "" {
+		return append(list, t)
+	}
+	for i := range list {
+		if of := &list[i]; of.Schema == t.Schema && of.Name == t.Name {
+			of.Rows, of.Bytes, of.Parts = of.Rows+t.Rows, of.Bytes+t.Bytes, append(of.Parts, part)
+			return list
+		}
+	}
+	t.Parts = []Part{part}
+	return append(list, t)
+}
+
 // Part is some rows of a table, in the words of the shard that they are read from. The zero value is the whole table.
 type Part struct {
 	// Place says which rows. A row that is not changed stays in its part.

@@ -98,22 +98,14 @@ func (v *mover) Loaded(ctx context.Context, id string) ([]engine.LoadedTable, er
 		return nil, v.failed(ctx, op, err)
 	}
 	res, err := c.exec(ctx, fmt.Sprintf(`SELECT table_schema, table_name, rows::pg_catalog.text, bytes::pg_catalog.text, '', '' FROM cleave_internal.loaded WHERE id = %[1]s
-		UNION ALL (SELECT table_schema, table_name, rows::pg_catalog.text, bytes::pg_catalog.text, place, since FROM cleave_internal.loaded_part WHERE id = %[1]s ORDER BY table_schema, table_name)`, literal(id)))
+		UNION ALL SELECT table_schema, table_name, rows::pg_catalog.text, bytes::pg_catalog.text, place, since FROM cleave_internal.loaded_part WHERE id = %[1]s`, literal(id)))
 	if err != nil {
 		return nil, v.failed(ctx, op, err)
 	}
 	var out []engine.LoadedTable
 	for _, row := range res.Rows {
-		t := engine.LoadedTable{Schema: row[0].String, Name: row[1].String, Rows: count(row[2]), Bytes: count(row[3])}
-		if part := (engine.Part{Place: row[4].String, Since: row[5].String}); part.Place != "" {
-			if n := len(out); n > 0 && out[n-1].Parts != nil && out[n-1].Schema == t.Schema && out[n-1].Name == t.Name {
-				of := &out[n-1]
-				of.Rows, of.Bytes, of.Parts = of.Rows+t.Rows, of.Bytes+t.Bytes, append(of.Parts, part)
-				continue
-			}
-			t.Parts = []engine.Part{part}
-		}
-		out = append(out, t)
+		out = engine.AddLoaded(out, engine.LoadedTable{Schema: row[0].String, Name: row[1].String, Rows: count(row[2]), Bytes: count(row[3])},
+			engine.Part{Place: row[4].String, Since: row[5].String})
 	}
 	return out, nil
 }

@@ -171,6 +171,7 @@ func (l *lane) sqliteStanding(shard string) []string {
 	left, err := column(l.file(shard), `SELECT 'row of the log, of capture ' || capture FROM cleave_log
 		UNION ALL SELECT 'row of the move ' || id FROM cleave_move
 		UNION ALL SELECT 'row of a loaded table, of the move ' || id FROM cleave_loaded
+		UNION ALL SELECT 'row of a loaded part, of the move ' || id FROM cleave_loaded_part
 		UNION ALL SELECT 'capture ' || def FROM cleave_object WHERE kind = 'capture'
 		UNION ALL SELECT 'prepared transaction ' || gid FROM cleave_prepared
 		UNION ALL SELECT 'change of the prepared transaction ' || gid FROM cleave_change`)
