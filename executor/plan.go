@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -188,6 +189,20 @@ func (p *plans) PlanSeveral(w Waiter, text []byte, s *Settings, snap *shardmap.S
 	return p.planAs(w, text, "\x00"+s.searchPathKey(), (*planner.Planner).Several, s, snap, private)
 }
 
+// PlanTyped is Plan, or PlanSeveral, of a text of whose literals the types are known.
+func (p *plans) PlanTyped(w Waiter, text string, several bool, types plan.InputTypes, s *Settings, snap *shardmap.Snapshot, private bool) (*plan.Statement, error) {
+	path, by := "\x01", (*planner.Planner).Analyze
+	if several {
+		path, by = "\x02", (*planner.Planner).Several
+	}
+	for _, t := range types.Types {
+		path += strconv.FormatUint(uint64(t.OID), 10) + t.Name + "\x00"
+	}
+	return p.planAs(w, []byte(text), path+"\x00"+s.searchPathKey(), func(with *planner.Planner, sql string, snap *shardmap.Snapshot, path []string) (*plan.Statement, error) {
+		return by(with.With(types), sql, snap, path)
+	}, s, snap, private)
+}
+
 type analysis = func(p *planner.Planner, sql string, snap *shardmap.Snapshot, path []string) (*plan.Statement, error)
 
 // planAs plans by an analysis, and caches under path.
@@ -222,8 +237,8 @@ func mayView(st *plan.Statement, s *Settings) (*plan.Statement, error) {
 }
 
 // PreparedWords is Planner.PreparedWords under a search path.
-func (p *plans) PreparedWords(text string, s *Settings, snap *shardmap.Snapshot) []planner.PreparedWord {
-	return p.planner.PreparedWords(text, snap, p.path(s, snap))
+func (p *plans) PreparedWords(text string, s *Settings, snap *shardmap.Snapshot, asked *plan.InputQuestion, types []plan.InputType) []planner.PreparedWord {
+	return p.planner.PreparedWords(text, snap, p.path(s, snap), asked, types)
 }
 
 // KeyTexts is Planner.KeyTexts under a search path. w can leave as it can leave a plan.
@@ -252,9 +267,9 @@ func (p *plans) ArgsAt(args, now string, s *Settings, snap *shardmap.Snapshot) (
 // UsesClock is Planner.UsesClock.
 func (p *plans) UsesClock(st *plan.Statement) bool { return p.planner.UsesClock(st) }
 
-// AtTime is Planner.AtTime under a search path. Nothing is cached.
-func (p *plans) AtTime(st *plan.Statement, s *Settings, snap *shardmap.Snapshot) (text string, clock bool, err error) {
-	return p.planner.AtTime(st, snap, p.path(s, snap))
+// AtTime is Planner.AtTime under a search path, with the types of literals. Nothing is cached.
+func (p *plans) AtTime(st *plan.Statement, types plan.InputTypes, s *Settings, snap *shardmap.Snapshot) (text string, clock bool, asks *plan.InputQuestion, err error) {
+	return p.planner.With(types).AtTime(st, snap, p.path(s, snap))
 }
 
 // PlanOf is the kind of plan as metrics, logs and traces name it.

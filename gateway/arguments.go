@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/timeinput"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
@@ -20,45 +21,116 @@ import (
 
 // What PREPARE and EXECUTE compute: the words for the time in a statement, and the arguments.
 
-// ask runs a query for the session: in its transaction, so that now() is its time, or on the default shard.
-func (x *prepared) ask(sql string) (*engine.Result, error) {
+// asker is a conversation of which something is asked for the session: that of its transaction, so that now() is its time, or one with
+// the default shard. It asks for the types of literals ([timeinput.Server]). done must be called.
+type asker struct {
+	x    *prepared
+	c    *executor.Conn
+	done func()
+}
+
+// reach takes the conversation.
+func (a *asker) reach() (err error) {
+	x := a.x
 	if x.shards.nowait {
-		return nil, errWait
+		return errWait
 	}
 	if x.tx.state == txOpen && x.tx.schema == nil {
 		if err := x.drain(); err != nil {
-			return nil, err
+			return err
 		}
 		shard := x.srv.ex.Any()
 		if x.tx.conn != nil {
 			shard = x.tx.conn.Shard()
 		}
 		if err := x.reach(shard, use{readOnly: true}); err != nil { // its time is the transaction's from now on
-			return nil, err
+			return err
 		}
-		res, err := x.shards.exec(x.tx.conn, sql)
-		if err != nil {
-			return nil, x.shards.shardSaid(x.tx.conn, err)
-		}
-		return res, nil
+		a.c = x.tx.conn
+		return nil
 	}
-	c, err := x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.Settings)
-	if err != nil {
+	if x.shards.pin != nil && x.tx.state == txNone {
+		a.c, err = x.shards.pinned(x.gucs.Settings) // it may have temporary tables
+		return err
+	}
+	if a.c, err = x.shards.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.gucs.Settings); err == nil {
+		a.done = a.c.Release
+	}
+	return err
+}
+
+// ask runs a query for the session.
+func (x *prepared) ask(sql string) (*engine.Result, error) {
+	a := &asker{x: x, done: func() {}}
+	if err := a.reach(); err != nil {
 		return nil, err
 	}
-	defer c.Release()
-	res, err := x.shards.exec(c, sql)
+	defer a.done()
+	res, err := a.Exec(sql)
 	if err != nil {
-		return nil, x.shards.shardSaid(c, err)
+		return nil, x.shards.shardSaid(a.c, err)
 	}
 	return res, nil
+}
+
+// Exec implements [timeinput.Server].
+func (a *asker) Exec(sql string) (*engine.Result, error) { return a.x.shards.exec(a.c, sql) }
+
+// Describe implements [timeinput.Server].
+func (a *asker) Describe(text string, oids []uint32) ([]uint32, error) {
+	inside := a.c == a.x.tx.conn
+	if inside {
+		if _, err := a.Exec("SAVEPOINT cleave_inputs"); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := a.c.OIDs(oids, true); err != nil {
+		return nil, err
+	}
+	a.x.shards.setRunning(a.c)
+	types, err := timeinput.Describe(a.c, text, oids)
+	a.x.shards.setRunning(nil)
+	if inside && !a.c.Broken() {
+		if _, err := a.Exec("ROLLBACK TO SAVEPOINT cleave_inputs; RELEASE SAVEPOINT cleave_inputs"); err != nil {
+			return nil, err
+		}
+	}
+	return types, err
+}
+
+// types are the types of the literals of a statement that may be special date/time inputs, and the question that was asked.
+func (a *asker) types(s *statement) (*plan.InputQuestion, []plan.InputType, error) {
+	x := a.x
+	snap, private := x.snapshot()
+	st, err := x.srv.ex.Plan(&x.shards, []byte(s.text), x.gucs.Settings, snap, private)
+	if err != nil || st.Asks == nil {
+		return nil, nil, nil // what is wrong with it is told when it is planned
+	}
+	defer func() { a.done() }()
+	types, err := x.srv.several.Inputs.Types(st.Asks, s.oids, func(text string, oids []uint32) *executor.Prepared {
+		return x.srv.ex.Prepare(text, oids, snap.SchemaVersion(), x.gucs.Settings)
+	}, func() (timeinput.Server, error) { return a, a.reach() })
+	if err != nil && a.c != nil {
+		err = x.shards.shardSaid(a.c, err)
+	}
+	return st.Asks, types, err
 }
 
 // prepareWords puts the time into the text of a statement that is prepared, in place of the words for it: PostgreSQL reads
 // them now, and not when it is executed. Words inside of arrays, ranges and domains too.
 func (x *prepared) prepareWords(s *statement) error {
+	switch {
+	case !planner.MayPrepareWord(s.text):
+		return nil
+	case x.shards.nowait:
+		return errWait
+	}
+	asked, types, err := (&asker{x: x, done: func() {}}).types(s)
+	if err != nil {
+		return err
+	}
 	snap, _ := x.snapshot()
-	words := x.srv.ex.PreparedWords(s.text, x.gucs.Settings, snap)
+	words := x.srv.ex.PreparedWords(s.text, x.gucs.Settings, snap, asked, types)
 	if len(words) == 0 {
 		return nil
 	}

@@ -22,13 +22,13 @@ import (
 // AtTime returns the text of a statement of one shard with the time at which the
 // transaction began as parameter Params+1, a timestamptz, if clock says so; "" if the statement does not
 // depend on that time, and casts no texts that could be words for it. It is for statements inside transactions
-// over several shards.
+// over several shards. Where asks is not nil, the types of literals are to be asked for first ([Planner.With]).
 //
 // Errors: 0A000 where the time cannot be written into the statement.
-func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath []string) (text string, clock bool, err error) {
+func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath []string) (text string, clock bool, asks *plan.InputQuestion, err error) {
 	tree, err := p.parse(st.Text)
 	if err != nil || len(tree.Stmts) != 1 {
-		return "", false, err
+		return "", false, nil, err
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -36,32 +36,36 @@ func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath
 			if !ok {
 				panic(r)
 			}
-			text, clock, err = "", false, b.Err
+			text, clock, asks, err = "", false, nil, b.Err
 		}
 	}()
 	a := p.analyzer(st.Text, snap, searchPath)
 	a.st.Params = st.Params
 	n := tree.Stmts[0].Stmt
 	a.texts.guard = a.guarding()
+	a.asks = asksOf(&a.sourceText, n)
 	a.castingViews(n)
 	guards := a.guards(n)
 	if guards || hasTimeWord(n) {
-		p.readWords(n, st.Text, snap, searchPath, true)
+		p.markCasts(n, st.Text, snap, searchPath)
+		if q := inputQuery(n); q != nil && a.readInputs(q) {
+			return "", false, a.asks, nil
+		}
 		guards = a.guards(n) // the types of columns are known
 	}
 	a.elsewhereTimed(n)
 	a.timedDefaults(n)
 	a.clocked(n)
 	if !a.texts.clock && !guards {
-		return "", false, nil
+		return "", false, nil, nil
 	}
 	switch n.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_DeclareCursorStmt:
 		text, err = a.text(n)
-		return text, a.texts.clock, err
+		return text, a.texts.clock, nil, err
 	case *pg.Node_ExplainStmt:
 		if !explainRuns(n.GetExplainStmt()) {
-			return "", false, nil
+			return "", false, nil, nil
 		}
 	}
 	if a.texts.clock {
@@ -69,7 +73,46 @@ func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath
 	}
 	fail(sqlstate.Refusal("CLV-0603", "the statement casts texts to times, and in a transaction over several shards each shard could read words among them by its own clock").
 		WithHint("Run the statement in a transaction of its own."))
-	return "", false, nil
+	return "", false, nil, nil
+}
+
+// inputQuery is what of a statement reads literals when it runs; nil if nothing does.
+func inputQuery(n *pg.Node) *pg.Node {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_DeclareCursorStmt:
+		return n
+	case *pg.Node_ExplainStmt:
+		if explainRuns(v.ExplainStmt) {
+			return v.ExplainStmt.Query
+		}
+	}
+	return nil
+}
+
+// markCasts binds a query, so that its casts are marked with what they read.
+func (p *Planner) markCasts(n *pg.Node, sql string, snap *shardmap.Snapshot, path []string) {
+	if d := n.GetDeclareCursorStmt(); d != nil {
+		n = d.Query
+	}
+	switch n.GetNode().(type) {
+	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
+	default:
+		return
+	}
+	a := p.analyzer(sql, snap, path)
+	a.one.several = true
+	func() {
+		defer func() {
+			if r := recover(); r != nil {
+				if _, refused := r.(bailout); !refused {
+					panic(r)
+				}
+			}
+		}()
+		a.query(n)
+		a.settleBounds()
+	}()
+	a.checkNow()
 }
 
 // castingViews puts the query of a view that casts texts to times in its place. A view that a statement of one shard

@@ -56,7 +56,7 @@ func TestAtTime(t *testing.T) {
 			}
 			continue
 		}
-		got, _, err := p.AtTime(st, snap, []string{"public"})
+		got, _, _, err := p.AtTime(st, snap, []string{"public"})
 		if sqlstate.CodeOf(err) == sqlstate.FeatureNotSupported {
 			got = refused
 		} else if err != nil {

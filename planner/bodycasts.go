@@ -35,6 +35,16 @@ var wordless = wordSet(`abs ceil ceiling floor round trunc mod power sqrt sign s
 		octet_length bit_length position regexp_like regexp_count regexp_instr array_position jsonb_array_length json_array_length starts_with num_nulls num_nonnulls overlaps width_bucket
 		timestamp timestamptz date time timetz int4 int8 float8 numeric to_number hashtext hashtextextended`)
 
+// textCalls are functions all of whose arguments that may be literals are texts, or read as such.
+var textCalls = wordSet(`ascii bit_length btrim char_length character_length concat concat_ws convert_to decode encode format initcap left length lower lpad ltrim md5 normalize octet_length
+		overlay parse_ident position quote_ident quote_literal quote_nullable regexp_count regexp_instr regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_array regexp_split_to_table
+		regexp_substr similar_to_escape similar_escape like_escape repeat replace reverse right rpad rtrim split_part starts_with string_agg string_to_array string_to_table strpos substr substring textcat textlen to_ascii to_char to_number
+		translate upper sha224 sha256 sha384 sha512 hashtext hashtextextended set_config current_setting pg_typeof
+		json_build_object json_build_array jsonb_build_object jsonb_build_array jsonb_set jsonb_set_lax jsonb_insert jsonb_extract_path jsonb_extract_path_text json_extract_path json_extract_path_text
+		jsonb_exists jsonb_path_query jsonb_path_exists jsonb_path_match jsonb_path_query_first jsonb_path_query_array jsonb_typeof json_typeof to_json to_jsonb jsonb_object json_object json_object_agg
+		jsonb_object_agg json_agg jsonb_agg to_tsvector to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery ts_headline ts_rank xmlcomment count pg_notify pg_column_size
+		pg_advisory_lock num_nulls num_nonnulls array_agg`)
+
 // plainOIDs are types whose values have no word in them when they are written as texts.
 var plainOIDs = func() map[uint32]bool {
 	set := map[uint32]bool{}

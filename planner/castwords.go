@@ -105,7 +105,7 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 	case nil, *pg.Node_ParamRef, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest:
 		return heldNone
 	case *pg.Node_AConst:
-		if s := v.AConst.GetSval(); s != nil && holdsWord(s.Sval) && !HasTimeWord(s.Sval) {
+		if s := v.AConst.GetSval(); s != nil && (holdsWord(s.Sval) || HasTimeWord(s.Sval)) {
 			return heldText
 		}
 		return heldNone
@@ -122,9 +122,9 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 		}
 		return heldText
 	case *pg.Node_AArrayExpr:
-		return ty.heldAll(v.AArrayExpr.Elements, sc)
+		return ty.heldElements(v.AArrayExpr.Elements, sc)
 	case *pg.Node_RowExpr:
-		return ty.heldAll(v.RowExpr.Args, sc)
+		return ty.heldElements(v.RowExpr.Args, sc)
 	case *pg.Node_CoalesceExpr:
 		return ty.heldAll(v.CoalesceExpr.Args, sc)
 	case *pg.Node_MinMaxExpr:
@@ -184,19 +184,34 @@ var textArrays = map[uint32]bool{1002: true, 1003: true, 1009: true, 1014: true,
 
 // heldAll is held of one of several values: texts and constants among them are texts.
 func (ty *typer) heldAll(list []*pg.Node, sc *scope) int32 {
-	out := int32(heldNone)
+	out, others, constants := int32(heldNone), false, false
 	for _, n := range list {
-		if n == nil || n.GetAConst() != nil && ty.held(n, sc) == heldNone {
+		if n == nil {
 			continue
 		}
 		switch h := ty.held(n, sc); {
+		case n.GetAConst() != nil:
+			constants = constants || h == heldText
 		case h == 0 || n.GetParamRef() != nil:
 			return 0
 		case h == heldText:
 			out = h
+		default:
+			others = true
 		}
 	}
-	return out
+	switch {
+	case out == heldText || !constants:
+		return out
+	case others: // of the type of the others, perhaps
+		return 0
+	}
+	return heldText
+}
+
+// heldElements is heldAll of values that PostgreSQL casts one by one. Literals among them are asked for (InputQuestion).
+func (ty *typer) heldElements(list []*pg.Node, sc *scope) int32 {
+	return ty.heldAll(slices.DeleteFunc(slices.Clone(list), func(n *pg.Node) bool { return isInput(n.GetAConst()) }), sc)
 }
 
 // timeCall says how a call that is a cast reads its argument: date(t).
@@ -228,17 +243,29 @@ func (in *inputWords) markCast(n *pg.Node, sc *scope) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
 		if v.TypeCast.Location > 0 && in.castReads(v.TypeCast.TypeName) != wordsNone {
-			if h := in.held(v.TypeCast.Arg, sc); h != 0 {
+			if h := in.heldOperand(v.TypeCast.Arg, sc); h != 0 {
 				v.TypeCast.Location = h
 			}
 		}
 	case *pg.Node_FuncCall:
 		if v.FuncCall.Location > 0 && in.timeCall(v.FuncCall) != wordsNone {
-			if h := in.held(v.FuncCall.Args[0], sc); h != 0 {
+			if h := in.heldOperand(v.FuncCall.Args[0], sc); h != 0 {
 				v.FuncCall.Location = h
 			}
 		}
 	}
+}
+
+// heldOperand is held of what a cast reads. A literal there has its type by the cast.
+func (ty *typer) heldOperand(n *pg.Node, sc *scope) int32 {
+	inner := n
+	for inner.GetTypeCast() != nil {
+		inner = inner.GetTypeCast().Arg
+	}
+	if isInput(inner.GetAConst()) {
+		return heldNone
+	}
+	return ty.held(n, sc)
 }
 
 // holdsWord reports whether a text has the letters of one of the words one after the other.
@@ -419,14 +446,14 @@ func (g *wordGuard) wholeRow(c *pg.TypeCast) bool {
 
 // document looks at the JSON that a function makes a row of: at the fields, if they are known and it is one row.
 func (g *wordGuard) document(n *pg.Node, function string, fields []string) *pg.Node {
-	if n.GetAConst() != nil {
-		return n // looseWords has seen it
+	if n.GetAConst() != nil && !isInput(n.GetAConst()) {
+		return n
 	}
 	typ := "json"
 	if strings.HasPrefix(function, "jsonb") {
 		typ = "jsonb"
 	}
-	if n.GetParamRef() != nil {
+	if n.GetParamRef() != nil || n.GetAConst() != nil {
 		n = sqltree.CastNode(n, typ, nil)
 	}
 	if len(fields) == 0 || strings.HasSuffix(function, "set") || g.onlyOnce(n) {
@@ -471,8 +498,13 @@ func (g *wordGuard) elements(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 
 // operand is a value that fails if it has a word for the time, and else is what it was. text: it is known to be one.
 func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
-	if n.GetAConst() != nil && !holdsWord(n.GetAConst().GetSval().GetSval()) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
+	if c := n.GetAConst(); c != nil && !holdsWord(c.GetSval().GetSval()) && !isInput(c) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
 		return n
+	}
+	if c := n.GetTypeCast(); c != nil {
+		if word, _ := sqltree.ClockLiteral(c); word != "" {
+			return n
+		}
 	}
 	plain := func() *pg.Node { return collateC(sqltree.CastNode(sqltree.Clone(n), "text", nil)) }
 	builtin := reads == wordsAlone || reads == wordsInside

@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // shardTextOf is the text that shards get for a query of several shards, with the patterns by name.
-func shardTextOf(t *testing.T, sql string) string {
+func shardTextOf(t *testing.T, sql string, literals ...plan.InputType) string {
 	t.Helper()
 	state := testState(t)
 	for i := range state.Functions {
@@ -22,7 +23,7 @@ func shardTextOf(t *testing.T, sql string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := New(Limits{}).Analyze(sql, snap, []string{"public"})
+	st, err := New(Limits{}).With(plan.InputTypes{Of: sql, Types: literals}).Analyze(sql, snap, []string{"public"})
 	if err != nil {
 		return "refused: " + sqlstate.As(err).Message
 	}
@@ -72,12 +73,43 @@ func TestCastLooks(t *testing.T) {
 		{"SELECT shout(id::text) FROM orders", `SELECT shout(CASE WHEN CASE WHEN texticregexeq(id::text::text COLLATE "C", $json) THEN concat('cleave_time_word ', id::text::text)::date IS NULL END THEN NULL ELSE id::text END) FROM orders`},
 		{"SELECT shout('x') FROM orders", "SELECT shout('x') FROM orders"},
 		// Words that are written in the statement are the time itself.
-		{"SELECT age('now', at) FROM events", "SELECT age($1::timestamp with time zone::timestamp, at) AS age FROM events"},
-		{"SELECT tstzrange('today', NULL) FROM events", "SELECT tstzrange($1::timestamp with time zone::date::timestamp with time zone, NULL) AS tstzrange FROM events"},
-		{"SELECT shout('now') FROM orders", "refused: the text 'now' has a word for the time, which each shard could read by its own clock"},
 		{"SELECT note::date FROM orders WHERE tenant_id = 5", "one shard"},
 	} {
 		if got := shardTextOf(t, c.sql); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.sql, got, c.want)
+		}
+	}
+}
+
+// TestLiteralTypes: what a text gets in the place of literals of which a shard said the types.
+func TestLiteralTypes(t *testing.T) {
+	t.Parallel()
+	const refused = "refused: the text 'now' has a word for the time, which each shard could read by its own clock"
+	for _, c := range []struct {
+		sql   string
+		types []string
+		want  string
+	}{
+		{"SELECT age('now', at) FROM events", []string{"1114"}, "SELECT age($1::timestamp with time zone::timestamp, at) AS age FROM events"},
+		{"SELECT tstzrange('today', NULL) FROM events", []string{"1184"}, "SELECT tstzrange($1::timestamp with time zone::date::timestamp with time zone, NULL) AS tstzrange FROM events"},
+		{"SELECT timestamptz('now') FROM events", nil, "SELECT timestamptz($1::timestamp with time zone::timestamp with time zone) AS timestamptz FROM events"},
+		{"SELECT id FROM orders WHERE note = 'now'", []string{"25"}, "SELECT id FROM orders WHERE note = 'now'"},
+		{"SELECT at = 'now' COLLATE \"C\" FROM events", []string{"1114"}, refused},
+		{"SELECT note = 'now' COLLATE \"C\" FROM orders", []string{"25"}, "SELECT note = 'now' COLLATE \"C\" FROM orders"},
+		// An array, a row, or what a shard did not say, and what a reader of a type takes.
+		{"SELECT id FROM orders WHERE note = 'now'", []string{"1185"}, refused},
+		{"SELECT id FROM orders WHERE note = 'now'", []string{"2249"}, refused},
+		{"SELECT id FROM orders WHERE note = 'now'", []string{"0"}, refused},
+		{"SELECT timestamptz_in('now', 0, -1) FROM orders", []string{"2275"}, refused},
+		// PostgreSQL reads it twice, perhaps as two types.
+		{"SELECT id FROM orders WHERE 'now' BETWEEN $1 AND $2", []string{"1184"}, refused},
+		{"SELECT id FROM orders WHERE 'now' BETWEEN $1 AND $2", []string{"25"}, "SELECT id FROM orders WHERE 'now' BETWEEN $1 AND $2"},
+		// A function of the user's may cast it.
+		{"SELECT shout('now') FROM orders", []string{"25"}, refused},
+		{"SELECT shout(COALESCE(note, 'now')) FROM orders", []string{"25"}, refused},
+	} {
+		got := shardTextOf(t, c.sql, append([]plan.InputType{}, literalTypes(c.types...)...)...)
+		if got != c.want {
 			t.Errorf("%s\n got %s\nwant %s", c.sql, got, c.want)
 		}
 	}

@@ -56,8 +56,7 @@ type severalTexts struct {
 	edits []sqltext.Edit
 	// clock is set once a text uses the parameter Plan.Clock.
 	clock bool
-	plain map[*pg.A_Const]bool // see plainWords
-	guard bool                 // texts look at what they cast to times, see guarded
+	guard bool // texts look at what they cast to times, see guarded
 }
 
 // useAt is the use of a table's place, nil if there is none.
@@ -196,7 +195,7 @@ func (a *analyzer) dispatch() {
 	}
 	complexity.CheckChains(a.bound.top)
 	a.timedCall(a.bound.top)
-	a.looseWords(a.bound.top, a.bound)
+	a.readInputs(a.bound.top)
 	a.texts.guard = a.guarding()
 	var err error
 	switch a.bound.top.GetNode().(type) {

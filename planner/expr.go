@@ -87,7 +87,6 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 	case *pg.Node_AExpr:
 		e := v.AExpr
 		a.comparedParams(e, w.sc)
-		a.comparedWords(e, w.sc)
 		a.walk(e.Lexpr, w)
 		a.walk(e.Rexpr, w)
 	case *pg.Node_BoolExpr:
@@ -103,7 +102,6 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 	case *pg.Node_RowExpr:
 		a.walkList(v.RowExpr.Args, w)
 	case *pg.Node_AArrayExpr:
-		a.commonWords(w.sc, pointers(v.AArrayExpr.Elements)...)
 		a.walkList(v.AArrayExpr.Elements, w)
 	case *pg.Node_ResTarget:
 		if f := v.ResTarget.Val.GetFuncCall(); f != nil && v.ResTarget.Name == "" && isDefaultCall(f) {
@@ -120,7 +118,7 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 			a.defaultCalls = append(a.defaultCalls, defaultCall{call: v.FuncCall})
 		}
 		a.function(v.FuncCall)
-		a.calledWords(v.FuncCall, w.sc)
+		a.calls(v.FuncCall, w.sc)
 		a.markCast(n, w.sc)
 		a.walkChildren(n, w)
 	case *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg, *pg.Node_GroupingFunc:
@@ -136,23 +134,9 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 			a.preferDefault = true // as current_database()
 		}
 	case *pg.Node_CoalesceExpr:
-		a.commonWords(w.sc, pointers(v.CoalesceExpr.Args)...)
 		a.walkList(v.CoalesceExpr.Args, w)
 	case *pg.Node_MinMaxExpr:
-		a.commonWords(w.sc, pointers(v.MinMaxExpr.Args)...)
 		a.walkList(v.MinMaxExpr.Args, w)
-	case *pg.Node_CaseExpr:
-		results := []**pg.Node{&v.CaseExpr.Defresult}
-		for _, arg := range v.CaseExpr.Args {
-			results = append(results, &arg.GetCaseWhen().Result)
-		}
-		a.commonWords(w.sc, results...)
-		if v.CaseExpr.Arg != nil {
-			for _, arg := range v.CaseExpr.Args {
-				a.pairWords(&v.CaseExpr.Arg, &arg.GetCaseWhen().Expr, w.sc)
-			}
-		}
-		a.walkChildren(n, w)
 	case *pg.Node_CurrentOfExpr:
 		fail(sqlstate.Refusal("CLV-0230", "WHERE CURRENT OF is not supported").WithHint("Name the row by its key."))
 	default:

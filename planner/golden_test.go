@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -116,6 +117,18 @@ func TestGolden(t *testing.T) {
 	golden(t, "testdata/*.sql", testSnapshot(t), 8, 300)
 }
 
+// literalTypes are types by their OIDs.
+func literalTypes(oids ...string) (types []plan.InputType) {
+	for _, oid := range oids {
+		n, err := strconv.ParseUint(oid, 10, 32)
+		if err != nil {
+			panic(err)
+		}
+		types = append(types, plan.InputType{OID: uint32(n)})
+	}
+	return types
+}
+
 func golden(t *testing.T, pattern string, snap *shardmap.Snapshot, least, statements int) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -132,11 +145,15 @@ func golden(t *testing.T, pattern string, snap *shardmap.Snapshot, least, statem
 		var out strings.Builder
 		var sql []string
 		path := []string{"public"}
+		var types []plan.InputType
 		for line := range strings.Lines(string(data)) {
 			line = strings.TrimRight(line, "\n")
 			switch {
 			case strings.HasPrefix(line, "--> "):
 				continue
+			case len(sql) == 0 && strings.HasPrefix(line, "--types "): // what a shard says of the literals of the next statement
+				types = literalTypes(strings.Fields(line)[1:]...)
+				out.WriteString(line + "\n")
 			case len(sql) == 0 && strings.HasPrefix(line, "--path "):
 				path = strings.Fields(line)[1:]
 				out.WriteString(line + "\n")
@@ -148,10 +165,14 @@ func golden(t *testing.T, pattern string, snap *shardmap.Snapshot, least, statem
 				if strings.HasSuffix(line, ";") {
 					total++
 					text := strings.TrimSuffix(strings.Join(sql, "\n"), ";")
-					for _, l := range describe(p, snap, text, path) {
+					by := p
+					if types != nil {
+						by = p.With(plan.InputTypes{Of: text, Types: types})
+					}
+					for _, l := range describe(by, snap, text, path) {
 						out.WriteString("--> " + l + "\n")
 					}
-					sql = nil
+					sql, types = nil, nil
 				}
 			}
 		}
@@ -332,6 +353,9 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 		for _, l := range lines {
 			out = append(out, "  | "+l)
 		}
+	}
+	if st.Asks != nil {
+		out = append(out, "  asks: "+st.Asks.Text(nil))
 	}
 	return out
 }

@@ -160,7 +160,6 @@ func (a *binder) update(u *pg.UpdateStmt, parent *scope) *cte {
 	a.where(q.root, u.WhereClause, sc)
 	w := &walker{sc: sc, subs: &q.subs}
 	a.assignGenerated(u.Relation, u.TargetList)
-	a.storedWords(u.Relation, u.TargetList)
 	a.assignments(t.table, u.TargetList, w, &real)
 	a.walkList(u.ReturningList, w)
 	return returned(u.ReturningList, sc, t, a.prove(q))
@@ -207,12 +206,10 @@ func (a *binder) merge(m *pg.MergeStmt, parent *scope) {
 		switch c.CommandType {
 		case pg.CmdType_CMD_UPDATE:
 			a.assignGenerated(m.Relation, c.TargetList)
-			a.storedWords(m.Relation, c.TargetList)
 			a.assignments(t.table, c.TargetList, w, &item{})
 		case pg.CmdType_CMD_INSERT:
 			inserts = append(inserts, c)
 			a.mergeGenerated(m.Relation, c)
-			a.mergedWords(t.table, c)
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
@@ -259,7 +256,6 @@ func (a *binder) insert(s *pg.InsertStmt, parent *scope) *cte {
 	t := j.table
 	cols := insertColumns(s, t, it)
 	sel := s.SelectStmt.GetSelectStmt()
-	a.insertedWords(a.relation(s.Relation).table, cols, sel)
 	switch {
 	case sel == nil:
 		if t != nil {
@@ -341,7 +337,6 @@ func (a *binder) onConflict(s *pg.InsertStmt, t *shardmap.Table, it *item, w *wa
 		a.walk(c.Infer.WhereClause, w)
 	}
 	a.assignGenerated(s.Relation, c.TargetList)
-	a.storedWords(s.Relation, c.TargetList)
 	a.assignments(t, slices.DeleteFunc(slices.Clone(c.TargetList), func(n *pg.Node) bool {
 		if t == nil || !restates(c, n.GetResTarget()) {
 			return false

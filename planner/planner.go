@@ -30,8 +30,9 @@ type Limits struct {
 // methods are safe for concurrent use.
 type Planner struct {
 	limits  Limits
-	stopped func() error // nil: never
-	texts   *keyTexts    // nil, but in KeyTexts
+	stopped func() error    // nil: never
+	texts   *keyTexts       // nil, but in KeyTexts
+	inputs  plan.InputTypes // of the literals of one statement, see With
 }
 
 // Until returns a Planner that looks, before each text that it reads or writes, whether stopped has an error, and ends then.
@@ -173,7 +174,7 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 	a.inputWords = inputWords{typer: &a.typer, p: p}
 	a.binder = binder{
 		typer: &a.typer, sourceText: &a.sourceText, equivalence: &a.equivalence, constants: &a.constants, parameters: &a.parameters, touched: &a.touched,
-		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, laterChecks: laterChecks{checks: &a.inputWords, sql: sql}, p: p, st: a.st,
+		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, laterChecks: laterChecks{checks: &a.inputWords}, p: p, st: a.st,
 	}
 	a.bound, a.one, a.texts = &boundStatement{}, &oneShard{st: a.st}, &severalTexts{}
 	a.restrictions.bound, a.routing.bound, a.binder.bound = a.bound, a.bound, a.bound
@@ -194,12 +195,16 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *plan.Statement, err error) {
 			st, err = nil, a.sooner(b.Err)
 		}
 	}()
+	if mayHoldWord(a.SQL) {
+		a.asks = asksOf(&a.sourceText, tree.Stmts[0].Stmt)
+	}
 	a.statement(tree.Stmts[0].Stmt)
 	if len(a.catalogRefs) > 0 {
 		a.catalogRewrite().showCatalog(tree.Stmts[0].Stmt)
 	}
 	a.finishSignals()
 	a.finishFill()
+	a.finishInputs()
 	utility.FinishSets(a.st, a.SQL, a.into != nil, func(n int) int { return a.param(n).total })
 	a.st.Secret = a.privileged
 	a.st.Traces = a.leaves(tree.Stmts[0].Stmt)

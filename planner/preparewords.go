@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -24,12 +25,12 @@ type PreparedWord struct {
 	Expr     string // its value, in SQL
 }
 
-// PreparedWords finds the literals of a statement that are read as times, as far as their types
-// are certain.
-func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []string) []PreparedWord {
-	if !mayQuoteWord(sql) {
-		return nil
-	}
+// MayPrepareWord reports whether a text may have a literal that is a word for the time.
+func MayPrepareWord(sql string) bool { return mayQuoteWord(sql) }
+
+// PreparedWords finds the literals of a statement that are read as times: by a cast, or by what a shard said of a statement that
+// is the same but for views that are written out, and what the router makes.
+func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []string, asked *plan.InputQuestion, types []plan.InputType) []PreparedWord {
 	tree, err := p.parse(sql)
 	if err != nil || len(tree.Stmts) != 1 {
 		return nil
@@ -38,9 +39,8 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 	if !hasTimeWord(n) {
 		return nil
 	}
-	p.readWords(n, sql, snap, path, false)
 	a := p.analyzer(sql, snap, path)
-	var out []PreparedWord
+	out := a.typedWords(asksOf(&a.sourceText, n), asked, types)
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		c, ok := m.(*pg.TypeCast)
 		if !ok || c.Arg.GetAConst().GetSval() == nil {
@@ -54,18 +54,47 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 		if !strings.ContainsRune("'eEuU$", rune(sql[t.Start])) {
 			return true
 		}
-		t.End = a.Tokens()[a.StringEnd(i)].End
-		s := c.Arg.GetAConst().GetSval().Sval
-		if word, typ := sqltree.ClockLiteral(c); word != "" {
-			out = append(out, PreparedWord{t.Start, t.End, sqltext.QuoteString(word) + "::pg_catalog." + typ})
-		} else if HasTimeWord(s) {
-			if expr := a.preparedValue(s, c.TypeName); expr != "" {
-				out = append(out, PreparedWord{t.Start, t.End, expr})
-			}
+		if w, ok := a.preparedWord(c, t.Start, a.Tokens()[a.StringEnd(i)].End); ok {
+			out = append(out, w)
 		}
 		return true
 	})
 	return out
+}
+
+// typedWords are the literals of a text that q asks for, with the types of those of another one; the two have the same literals.
+func (a *analyzer) typedWords(q, asked *plan.InputQuestion, types []plan.InputType) (out []PreparedWord) {
+	if q == nil || asked == nil || len(q.Asked) != len(asked.Asked) {
+		return nil
+	}
+	for i, l := range q.Asked {
+		_, t := asked.At(asked.Asked[i].Location, types)
+		name := cmp.Or(t.Name, wordTypes[t.OID])
+		if name == "" || readsOf(t.OID) == readsText {
+			continue
+		}
+		c := &pg.TypeCast{Arg: textConst(l.Text), TypeName: typeNamed(name)}
+		if c.TypeName == nil {
+			continue
+		}
+		if w, ok := a.preparedWord(c, l.From, l.To); ok {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// preparedWord is the value of a literal that is cast, with its place.
+func (a *analyzer) preparedWord(c *pg.TypeCast, from, to int) (w PreparedWord, ok bool) {
+	s := c.Arg.GetAConst().GetSval().GetSval()
+	if word, typ := sqltree.ClockLiteral(c); word != "" {
+		return PreparedWord{from, to, sqltext.QuoteString(word) + "::pg_catalog." + typ}, true
+	}
+	if HasTimeWord(s) {
+		expr := a.preparedValue(s, c.TypeName)
+		return PreparedWord{from, to, expr}, expr != ""
+	}
+	return w, false
 }
 
 // preparedValue is, in SQL, a literal that a type reads now as it reads s, and later as well: NULL if there is none, "" if

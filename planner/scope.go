@@ -40,34 +40,23 @@ type binder struct {
 	lockedCopies lockedCopies
 }
 
-// wordChecks look for special date/time words in what is bound.
-type wordChecks interface {
-	comparedWords(e *pg.A_Expr, sc *scope)
+// castMarks note what is known of the operand of a cast.
+type castMarks interface {
 	markCast(n *pg.Node, sc *scope)
-	calledWords(f *pg.FuncCall, sc *scope)
-	commonWords(sc *scope, nodes ...**pg.Node)
-	pairWords(x, y **pg.Node, sc *scope)
-	insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt)
-	mergedWords(t *shardmap.Table, c *pg.MergeWhenClause)
-	storedWords(rel *pg.RangeVar, list []*pg.Node)
 }
 
 // laterChecks keeps what is asked of types for the case that one shard is not enough. Most statements are of one shard,
 // and these questions cost more than the rest of binding.
 type laterChecks struct {
-	checks wordChecks
-	sql    string
+	checks castMarks
 	list   []laterCheck
-	// words: 0 not looked yet, 1 the text has no special date/time word, 2 it may have one.
-	words int8
 }
 
-// laterCheck is one of them, at its scope: a function, or that of a cast or a call.
+// laterCheck is one of them, at its scope: of a cast or a call.
 type laterCheck struct {
-	check func()
-	n     *pg.Node
-	call  *pg.FuncCall
-	sc    *scope
+	n    *pg.Node
+	call *pg.FuncCall
+	sc   *scope
 }
 
 // checkNow asks what was kept, in order.
@@ -75,75 +64,21 @@ func (a *binder) checkNow() {
 	list := a.list
 	a.list = nil
 	for _, c := range list {
-		switch {
-		case c.check != nil:
-			c.check()
-		case c.call != nil:
+		if c.call != nil {
 			a.noteSteady(c.call, c.sc)
-			a.checks.calledWords(c.call, c.sc)
-		default:
+		} else {
 			a.checks.markCast(c.n, c.sc)
 		}
 	}
-}
-
-// mayName reports whether the text may have one of the words in a literal. A literal may go on in another line, and
-// may have escapes.
-func (l *laterChecks) mayName() bool {
-	if l.words == 0 {
-		l.words = 1
-		letters := strings.Map(func(r rune) rune {
-			switch {
-			case r >= 'A' && r <= 'Z':
-				return r + 'a' - 'A'
-			case r >= 'a' && r <= 'z' || r == '\\':
-				return r
-			}
-			return -1
-		}, l.sql)
-		if holdsWord(letters) || strings.Contains(letters, `\`) || strings.Contains(letters, "uescape") || inPieces(l.sql) {
-			l.words = 2
-		}
-	}
-	return l.words == 2
-}
-
-func (l *laterChecks) later(check func()) {
-	if l.mayName() {
-		l.list = append(l.list, laterCheck{check: check})
-	}
-}
-
-func (l *laterChecks) comparedWords(e *pg.A_Expr, sc *scope) {
-	l.later(func() { l.checks.comparedWords(e, sc) })
 }
 
 func (l *laterChecks) markCast(n *pg.Node, sc *scope) {
 	l.list = append(l.list, laterCheck{n: n, sc: sc})
 }
 
-func (l *laterChecks) calledWords(f *pg.FuncCall, sc *scope) {
+// calls keeps a call, to note whether it is steady.
+func (l *laterChecks) calls(f *pg.FuncCall, sc *scope) {
 	l.list = append(l.list, laterCheck{call: f, sc: sc})
-}
-
-func (l *laterChecks) commonWords(sc *scope, nodes ...**pg.Node) {
-	l.later(func() { l.checks.commonWords(sc, nodes...) })
-}
-
-func (l *laterChecks) pairWords(x, y **pg.Node, sc *scope) {
-	l.later(func() { l.checks.pairWords(x, y, sc) })
-}
-
-func (l *laterChecks) insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt) {
-	l.later(func() { l.checks.insertedWords(t, cols, sel) })
-}
-
-func (l *laterChecks) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
-	l.later(func() { l.checks.mergedWords(t, c) })
-}
-
-func (l *laterChecks) storedWords(rel *pg.RangeVar, list []*pg.Node) {
-	l.later(func() { l.checks.storedWords(rel, list) })
 }
 
 // column is a name in a scope and the term that it stands for.

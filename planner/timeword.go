@@ -9,10 +9,15 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
-	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // A string that PostgreSQL reads as a time may be a word for the time of the
@@ -173,7 +178,7 @@ func readsOf(oid uint32) reads {
 	switch oid {
 	case 1115, 1182, 1183, 1185, 1270, // arrays of times
 		3908, 3909, 3910, 3911, 3912, 3913, 4533, 4534, 4535, 6152, 6153, 6155, // ranges and multiranges of times
-		2249, 2287, 2276, 2277, 2283, 3831, 5078, 5079, 5080: // record, and types that stand for others
+		2249, 2287, 2276, 2277, 2283, 3831, 5078, 5079, 5080, 2275: // record, types that stand for others, and what the reader of a type takes
 		return readsUnsure
 	}
 	return readsText
@@ -202,33 +207,17 @@ func (ty *typer) readsType(n *pg.TypeName) reads {
 	return readsUnsure
 }
 
-// timed returns a string literal that is read as a type as the cast to that type, if it
-// has one of the words; else n.
-func timed(n *pg.Node, oid uint32) *pg.Node {
-	typ, s := wordTypes[oid], n.GetAConst().GetSval()
-	if s == nil || !HasTimeWord(s.Sval) {
-		return n
+// timed is the cast of a literal to a type of times that reads it as the time of the transaction; nil if it is none.
+func timed(c *pg.A_Const, oid uint32) *pg.Node {
+	if wordTypes[oid] == "" {
+		return nil
 	}
-	if typ == "" {
-		made, ok := madeOfTimes[oid]
-		if !ok {
-			return n
-		}
-		cast := sqltree.CastNode(n, strings.TrimSuffix(made, "[]"), nil)
-		if made != cast.GetTypeCast().TypeName.Names[1].GetString_().Sval {
-			cast.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{{Node: &pg.Node_Integer{Integer: &pg.Integer{Ival: -1}}}}
-		}
-		return cast
-	}
-	cast := sqltree.CastNode(n, typ, nil)
-	if word, _ := sqltree.ClockLiteral(cast.GetTypeCast()); word == "" && TimeWord(s.Sval) {
-		return n // 'today' is no time of day
+	cast := sqltree.CastNode(&pg.Node{Node: &pg.Node_AConst{AConst: c}}, wordTypes[oid], nil)
+	if word, _ := sqltree.ClockLiteral(cast.GetTypeCast()); word == "" {
+		return nil // 'today' is no time of day
 	}
 	return cast
 }
-
-// madeOfTimes are the types whose values are made of times, but for multiranges.
-var madeOfTimes = map[uint32]string{1182: "date[]", 1183: "time[]", 1270: "timetz[]", 1115: "timestamp[]", 1185: "timestamptz[]", 3912: "daterange", 3908: "tsrange", 3910: "tstzrange"}
 
 // hasTimeWord reports whether a tree has one of the words as a string of its own.
 func hasTimeWord(m proto.Message) bool {
@@ -242,218 +231,222 @@ func hasTimeWord(m proto.Message) bool {
 	return found
 }
 
-// inputWords say how special date/time inputs ('now') in what is bound are read, as far as the types beside
-// them are known. They may change the tree, of which one shard alone needs nothing then.
+// inputWords read special date/time inputs ('now') as the types that a shard says, and have the casts of what is bound look
+// for others. They may change the tree, of which one shard alone needs nothing then.
 type inputWords struct {
 	*typer
 
 	p     *Planner
 	texts *severalTexts
+	asks  *plan.InputQuestion // about the statement's literals, nil if it has none to ask for
 }
 
-// comparedWords makes casts of the words that an expression compares with times.
-func (in *inputWords) comparedWords(e *pg.A_Expr, sc *scope) {
-	if !hasTimeWordIn(e) {
-		return
+// A shard said of which type the literals are that may be special date/time inputs (plan.InputQuestion). A text stays. One of a
+// type of times is the transaction's time. What is neither, or was not told, is refused: it may be an array, a range or a row of
+// times, or be cast by a function.
+
+// With returns a Planner that knows the types of the literals of statements.
+func (p *Planner) With(types plan.InputTypes) *Planner {
+	own := *p
+	own.inputs = types
+	return &own
+}
+
+// answered are the types that are known of the literals of a statement; ok is false if nobody has said them.
+func (p *Planner) answered(q *plan.InputQuestion) (types []plan.InputType, ok bool) {
+	if p.inputs.Of != q.Of {
+		return nil, false
 	}
-	switch e.Kind {
-	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT, pg.A_Expr_Kind_AEXPR_NULLIF:
-		switch sqltree.Operator(e) {
-		case "=", "<>", "!=", "<", ">", "<=", ">=", "-":
-			in.pairWords(&e.Lexpr, &e.Rexpr, sc)
+	return p.inputs.Types, true
+}
+
+// readInputs makes casts of the literals that are special date/time inputs. It reports whether nobody has said the types yet; then
+// literals that are to be asked for stay as they are.
+func (in *inputWords) readInputs(n *pg.Node) (unanswered bool) {
+	if !hasTimeWord(n) {
+		return false
+	}
+	r := &inputReader{inputWords: in}
+	if in.asks != nil {
+		var told bool
+		r.types, told = in.p.answered(in.asks)
+		r.unanswered = !told
+	}
+	r.message(n.ProtoReflect())
+	return r.open
+}
+
+type inputReader struct {
+	*inputWords
+	types      []plan.InputType
+	unanswered bool
+	open       bool                 // a literal waits for its type
+	given      map[*pg.A_Const]bool // to functions of the user's, which may cast them
+}
+
+// message looks at a message and all below it.
+func (r *inputReader) message(m protoreflect.Message) {
+	switch v := m.Interface().(type) {
+	case *pg.JsonTablePathSpec: // the grammar takes nothing but a string
+		return
+	case *pg.TypeCast:
+		r.cast(v)
+		return
+	case *pg.FuncCall:
+		if isInput(castCallArg(v)) && r.timeCall(v) == wordsAlone {
+			v.Args[0] = sqltree.CastNode(v.Args[0], sqltree.CallName(v), nil)
+			r.cast(v.Args[0].GetTypeCast())
 			return
 		}
-		if op := sqltree.Operator(e); op == "@>" || op == "<@" || op == "&&" { // a text beside an array or a range is read as another one
-			for _, p := range [][2]**pg.Node{{&e.Lexpr, &e.Rexpr}, {&e.Rexpr, &e.Lexpr}} {
-				if oid := in.typeOf(*p[0], sc); madeOfTimes[oid] != "" {
-					*p[1] = timed(*p[1], oid)
-				}
+		if !builtin.Has(sqltree.CallName(v)) || !r.onlyBuiltin(v) {
+			for _, n := range v.Args {
+				r.give(n)
 			}
 		}
-		in.texts.plainWords(in.readsAs(e.Lexpr, sc), e.Rexpr)
-		in.texts.plainWords(in.readsAs(e.Rexpr, sc), e.Lexpr)
-	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
-		for oid, made := range madeOfTimes {
-			if typ := wordTypes[in.wordType(e.Lexpr, sc)]; typ != "" && made == typ+"[]" {
-				e.Rexpr = timed(e.Rexpr, oid)
+	case *pg.ResTarget:
+		if v.Name != "" || v.Val == nil {
+			break
+		}
+		name := outputname.Of(v.Val)
+		r.message(v.Val.ProtoReflect())
+		if outputname.Of(v.Val) != name {
+			v.Name = name
+		}
+		return
+	case *pg.Node:
+		if c := v.GetAConst(); c != nil {
+			r.literal(v, c)
+			return
+		}
+	case *pg.CollateClause: // a time has no collation
+		if c := v.Arg.GetAConst(); isInput(c) {
+			if oid, ok := r.typeOf(c); !ok || !r.unanswered && readsOf(oid) != readsText {
+				r.refuse(c.GetSval().Sval)
 			}
 		}
-		in.texts.plainWords(in.readsAs(e.Lexpr, sc), e.Rexpr)
-		in.texts.plainWords(in.readsAs(e.Rexpr, sc), e.Lexpr)
-		if elements := e.Rexpr.GetAArrayExpr().GetElements(); elements != nil {
-			in.texts.plainWords(in.readsAs(e.Lexpr, sc), elements...)
-		}
-	case pg.A_Expr_Kind_AEXPR_IN, pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
-		items := e.Rexpr.GetList().GetItems()
-		how := in.readsAs(e.Lexpr, sc)
-		if e.Lexpr.GetAConst() != nil {
-			how = in.readsAll(items, sc)
-			in.texts.plainWords(how, e.Lexpr)
-		}
-		for i, n := range items {
-			in.texts.plainWords(how, n)
-			in.rowWords(e.Lexpr, n, sc)
-			items[i] = timed(n, in.wordType(e.Lexpr, sc))
-		}
 	}
+	sqltree.Below(m, r.message)
 }
 
-// hasTimeWordIn is hasTimeWord of what an operator stands between.
-func hasTimeWordIn(e *pg.A_Expr) bool {
-	return e.Lexpr != nil && hasTimeWord(e.Lexpr) || e.Rexpr != nil && hasTimeWord(e.Rexpr)
+// typeOf is the type of a literal, 0 if it may be one of several; ok is false if it was not asked for.
+func (r *inputReader) typeOf(c *pg.A_Const) (oid uint32, ok bool) {
+	if r.asks == nil {
+		return 0, false
+	}
+	l, t := r.asks.At(c.Location, r.types)
+	if l == nil || l.Again && readsOf(t.OID) != readsText {
+		return 0, l != nil
+	}
+	return t.OID, true
 }
 
-// commonWords makes casts of the words beside which there are times in what gives one of several
-// values: COALESCE(at, 'now').
-func (in *inputWords) commonWords(sc *scope, of ...**pg.Node) {
-	var all []*pg.Node
-	found := false
-	for _, n := range of {
-		s := uncollated(*n).GetAConst().GetSval()
-		found = found || s != nil && HasTimeWord(s.Sval)
-		all = append(all, *n)
-	}
-	if !found {
+// literal reads a literal that stands at a place.
+func (r *inputReader) literal(at *pg.Node, c *pg.A_Const) {
+	if !isInput(c) || slices.Contains(patterns, c.GetSval().Sval) {
 		return
 	}
-	oid, how := in.commonType(all, sc), in.readsAll(all, sc)
-	for _, n := range of {
-		in.texts.plainWords(how, *n)
-		*n = timed(*n, oid)
-	}
-}
-
-// pointers are the places of a list's nodes.
-func pointers(list []*pg.Node) []**pg.Node {
-	out := make([]**pg.Node, len(list))
-	for i := range list {
-		out[i] = &list[i]
-	}
-	return out
-}
-
-// storedWords makes casts of the words that are assigned to columns of times.
-func (in *inputWords) storedWords(v *pg.RangeVar, list []*pg.Node) {
-	t := in.relation(v).table
-	if t == nil {
-		return
-	}
-	multi := false
-	for _, n := range list {
-		if r := n.GetResTarget(); r != nil && len(r.Indirection) > 0 {
-			in.texts.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
-		} else if r != nil {
-			from := assigned(r.Val)
-			in.texts.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
-			to := in.timedIn(from, keyColumnOrUnknown(t, r.Name))
-			if to == from {
-				continue
-			}
-			if multi = multi || from != r.Val; !multi {
-				r.Val = to
-			}
-		}
-	}
-	if !multi {
-		return
-	}
-	for _, n := range list {
-		r := n.GetResTarget() // SET (a, b) = (x, y) is SET a = x, b = y
-		if r.Val = assigned(r.Val); len(r.Indirection) == 0 {
-			r.Val = in.timedIn(r.Val, keyColumnOrUnknown(t, r.Name))
-		}
-	}
-}
-
-// insertedWords is storedWords for the rows of an INSERT.
-func (in *inputWords) insertedWords(t *shardmap.Table, cols []string, sel *pg.SelectStmt) {
-	if t == nil || sel == nil {
-		return
-	}
-	for i, name := range cols {
-		col := keyColumnOrUnknown(t, name)
-		oid := col.OID
-		for _, row := range sel.ValuesLists {
-			if items := row.GetList().GetItems(); i < len(items) {
-				in.texts.plainWords(readsOf(oid), items[i])
-				items[i] = in.timedIn(items[i], col)
-			}
-		}
-		if i < len(sel.TargetList) && sel.Op == pg.SetOperation_SETOP_NONE && !sqltree.AnyStar(sel.TargetList[:i]) && len(sel.DistinctClause) == 0 && len(sel.GroupClause) == 0 {
-			if r := sel.TargetList[i].GetResTarget(); r != nil {
-				in.texts.plainWords(readsOf(oid), r.Val)
-				r.Val = in.timedIn(r.Val, col)
-			}
-		}
-	}
-}
-
-// timedIn is timed for a column that the text is written to. The cast to a user-defined type says what it means.
-func (in *inputWords) timedIn(n *pg.Node, c *shardmap.Column) *pg.Node {
-	s := n.GetAConst().GetSval()
-	if c.OID < firstUserOID || s == nil || !HasTimeWord(s.Sval) {
-		return timed(n, c.OID)
-	}
-	tree, err := in.p.parse("SELECT NULL::" + c.Type)
-	if err != nil || len(tree.Stmts) != 1 {
-		return n
-	}
-	cast := tree.Stmts[0].Stmt.GetSelectStmt().GetTargetList()[0].GetResTarget().GetVal()
-	if cast.GetTypeCast() == nil {
-		return n
-	}
-	cast.GetTypeCast().Arg, cast.GetTypeCast().Location = n, 0
-	return cast
-}
-
-// mergedWords is storedWords for the rows that a MERGE inserts.
-func (in *inputWords) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
-	if t == nil {
-		return
-	}
-	cols := columnNames(t)
-	if len(c.TargetList) > 0 {
-		cols = nil
-		for _, n := range c.TargetList {
-			cols = append(cols, n.GetResTarget().GetName())
-		}
-	}
-	for i := range min(len(cols), len(c.Values)) {
-		oid := keyColumnOrUnknown(t, cols[i]).OID
-		in.texts.plainWords(readsOf(oid), c.Values[i])
-		c.Values[i] = in.timedIn(c.Values[i], keyColumnOrUnknown(t, cols[i]))
-	}
-}
-
-// readWords makes casts of a statement's words for times, as far as they are certain; strict: what is not
-// certain is refused.
-func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, path []string, strict bool) {
-	if d := n.GetDeclareCursorStmt(); d != nil {
-		n = d.Query
-	}
-	switch n.GetNode().(type) {
-	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
+	switch oid, ok := r.typeOf(c); {
+	case ok && r.unanswered:
+		r.open = true
+	case ok && readsOf(oid) == readsText && !r.given[c]:
 	default:
+		cast := timed(c, oid)
+		if cast == nil {
+			r.refuse(c.GetSval().Sval)
+		}
+		at.Node = cast.Node
+	}
+}
+
+// castCallArg is the constant that a call which is a cast has as its argument, nil for others.
+func castCallArg(f *pg.FuncCall) *pg.A_Const {
+	if castCall(f) == wordsNone {
+		return nil
+	}
+	return f.Args[0].GetAConst()
+}
+
+// give notes the literals among the values that an expression may give.
+func (r *inputReader) give(n *pg.Node) {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_AConst:
+		if r.given == nil {
+			r.given = map[*pg.A_Const]bool{}
+		}
+		r.given[v.AConst] = true
+	case *pg.Node_NamedArgExpr:
+		r.give(v.NamedArgExpr.Arg)
+	case *pg.Node_CollateClause:
+		r.give(v.CollateClause.Arg)
+	case *pg.Node_AArrayExpr:
+		r.giveAll(v.AArrayExpr.Elements)
+	case *pg.Node_RowExpr:
+		r.giveAll(v.RowExpr.Args)
+	case *pg.Node_CoalesceExpr:
+		r.giveAll(v.CoalesceExpr.Args)
+	case *pg.Node_MinMaxExpr:
+		r.giveAll(v.MinMaxExpr.Args)
+	case *pg.Node_CaseExpr:
+		r.give(v.CaseExpr.Defresult)
+		for _, w := range v.CaseExpr.Args {
+			r.give(w.GetCaseWhen().GetResult())
+		}
+	case *pg.Node_AExpr:
+		if v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_NULLIF {
+			r.give(v.AExpr.Lexpr)
+		}
+	}
+}
+
+func (r *inputReader) giveAll(list []*pg.Node) {
+	for _, n := range list {
+		r.give(n)
+	}
+}
+
+// cast looks at a cast: of a text to a type of times it is known as the transaction's time.
+func (r *inputReader) cast(c *pg.TypeCast) {
+	inner := c.Arg
+	for inner.GetTypeCast() != nil {
+		inner = inner.GetTypeCast().Arg
+	}
+	s := inner.GetAConst().GetSval()
+	if s == nil {
+		r.message(c.Arg.ProtoReflect())
 		return
 	}
-	a := p.analyzer(sql, snap, path)
-	a.one.several = true
-	whole := func() (whole bool) {
-		defer func() {
-			if r := recover(); r != nil {
-				if _, refused := r.(bailout); !refused {
-					panic(r)
-				}
-			}
-		}()
-		a.query(n)
-		a.settleBounds()
-		return true
-	}()
-	a.checkNow()
-	if whole && strict {
-		a.looseWords(n, a.bound)
+	if word, _ := sqltree.ClockLiteral(c); r.readsType(c.TypeName) != readsText && word == "" && HasTimeWord(s.Sval) {
+		r.refuse(s.Sval)
 	}
+}
+
+func (r *inputReader) refuse(s string) {
+	fail(sqlstate.Refusal("CLV-0626", "the text %s has a word for the time, which each shard could read by its own clock", sqltext.QuoteString(s)).
+		WithHint("Write now() or current_date; if it is no time, compare it with a text: column::text = %s.", sqltext.QuoteString(s)))
+}
+
+// finishInputs says what is to be asked about the statement, with what the router makes in it.
+func (a *analyzer) finishInputs() {
+	q := a.asks
+	if q == nil {
+		return
+	}
+	if _, told := a.p.answered(q); told {
+		return
+	}
+	f := a.madeValues.fill
+	switch {
+	case len(q.Base) > 0:
+	case len(a.judged) > 0:
+		q.Base = slices.Clone(a.judged)
+	case f != nil:
+		q.Base = slices.Clone(f.edits)
+		q.Params = max(q.Params, f.base+len(f.values))
+		for i := range q.Base {
+			_, _, q.Base[i].Text = f.marked(q.Base[i].Text, func(n int) int { return n })
+		}
+	}
+	a.st.Asks = q
 }
 
 // ReadAlike reports whether the strings in a text certainly mean the same under every DateStyle, IntervalStyle and TimeZone: none of

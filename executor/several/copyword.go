@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/copydata"
+	"github.com/cleavedb/cleave/executor/timeinput"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
@@ -204,7 +205,7 @@ func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
 			return nil, err
 		}
 		switch {
-		case ok && strings.Contains(noTimes, category):
+		case ok && strings.Contains(timeinput.NoTimes, category):
 			w.plain[c.Type] = true
 			return nil, nil
 		case ok && category == "D":

@@ -39,6 +39,10 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 	if err := c.timeWords(ctx, e); err != nil {
 		return nil, err
 	}
+	var err error
+	if e.st, err = typed(ctx, c, e.st, e.st.Text, false, e.desc.params); err != nil {
+		return nil, err
+	}
 	switch st := e.st; st.Kind {
 	case plan.OneShard:
 		r, err := st.Route(snap, e.args)
@@ -46,7 +50,7 @@ func (c *runner) begins(ctx context.Context, e *execution) (job, error) {
 		case err != nil:
 			return nil, err
 		case r.Several:
-			if e.st, err = c.Ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.Change != nil); err != nil {
+			if e.st, err = planSeveral(ctx, c, st.Text, e.desc.params); err != nil {
 				return nil, err
 			}
 			return c.begins(ctx, e)

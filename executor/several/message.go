@@ -201,7 +201,10 @@ func (c *runner) analyse(s *prepared) (err error) {
 		return err
 	}
 	c.MayRead(s.st, 0)
-	s.desc, err = c.describe(c.Ctx, s.st, s.oids)
+	if s.desc, err = c.describe(c.Ctx, s.st, s.oids); err != nil {
+		return err
+	}
+	s.st, err = typed(c.Ctx, c, s.st, s.text, false, s.desc.params)
 	return err
 }
 

@@ -75,7 +75,7 @@ func (c *Conn) runText(text string) error {
 	if st.Params > 0 {
 		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 	}
-	p := &portal{stmt: s, e: execution{st: st, desc: s.desc, args: &plan.Args{}, simple: true}}
+	p := &portal{stmt: s, e: execution{st: s.st, desc: s.desc, args: &plan.Args{}, simple: true}}
 	if st.Cursor != nil { // whether it can go there is known before the columns are told (FillPortalStore of pquery.c)
 		err = c.start(p, 0, true)
 	}

@@ -193,6 +193,7 @@ func (c *sender) reads(e *execution) ([]string, error) {
 		if err != nil || !r.Several {
 			return nil, err
 		}
+		// Types of literals do not matter for the shards.
 		if st, err = c.Ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.Change != nil); err != nil {
 			return nil, err
 		}

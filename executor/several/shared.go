@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/limits"
+	"github.com/cleavedb/cleave/executor/timeinput"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner/plan"
@@ -19,6 +20,8 @@ type Shared struct {
 	ex           *executor.Executor
 	transactions *txn.Transactions
 	defaults     limits.Defaults
+	// Inputs are the types of literals that shards were asked for.
+	Inputs timeinput.Answers
 	// gathers has one element for each gather with temporary tables.
 	gathers chan struct{}
 
@@ -68,11 +71,12 @@ func (s *Shared) Defaults() *limits.Defaults { return &s.defaults }
 // Planner.AtTime says it.
 type timed struct {
 	text  string
-	clock bool // the text has the time as a parameter
+	clock bool                // the text has the time as a parameter
+	asks  *plan.InputQuestion // types of literals are to be asked for first
 	err   error
 }
 
-// timed looks how a statement of one shard depends on the time.
+// timed looks how a statement of one shard depends on the time, as far as the types of its literals need not be asked for.
 func (s *Shared) timed(c *sender, st *plan.Statement) *timed {
 	s.mu.Lock()
 	t := s.times[st]
@@ -81,7 +85,7 @@ func (s *Shared) timed(c *sender, st *plan.Statement) *timed {
 		return t
 	}
 	t = new(timed)
-	t.text, t.clock, t.err = c.Ex.AtTime(st, c.host.Settings(), c.host.Snapshot())
+	t.text, t.clock, t.asks, t.err = c.Ex.AtTime(st, plan.InputTypes{}, c.host.Settings(), c.host.Snapshot())
 	if len(st.Text) > timedTextMax {
 		return t
 	}

@@ -3,9 +3,14 @@ package several
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/timeinput"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -59,9 +64,6 @@ func (c *runner) timeWords(ctx context.Context, e *execution) error {
 	return nil
 }
 
-// noTimes are the categories of types that read no times: enumerations, strings, numbers and others of pg_type.typcategory.
-const noTimes = "ESUNBGIVX"
-
 // readsNoTime asks the default shard, whose numbers clients see.
 func (c *runner) readsNoTime(ctx context.Context, oid uint32) (bool, error) {
 	p, err := c.Participant(ctx, c.host.Snapshot().State().DefaultShard, false)
@@ -72,7 +74,7 @@ func (c *runner) readsNoTime(ctx context.Context, oid uint32) (bool, error) {
 	if err != nil || len(res.Rows) != 1 {
 		return false, err
 	}
-	return strings.Contains(noTimes, res.Rows[0][0].String), nil
+	return strings.Contains(timeinput.NoTimes, res.Rows[0][0].String), nil
 }
 
 // wordValue is what a word means as a value of a type of times; nil if nothing.
@@ -151,4 +153,93 @@ func castWord(err *sqlstate.Error) *sqlstate.Error {
 		return nil
 	}
 	return planner.RefuseCastWord(text)
+}
+
+// typed plans a statement over several shards with the types of its literals, if they are to be asked for. text is what was planned,
+// several that one shard was found not to be enough, and oids are the types of its parameters.
+func typed(ctx context.Context, c *runner, st *plan.Statement, text string, several bool, oids []uint32) (*plan.Statement, error) {
+	if st.Kind != plan.Several || st.Asks == nil {
+		return st, nil
+	}
+	shard := c.describerOf(st)
+	if shard == "" {
+		shard = c.ownerOf(st)
+	}
+	types, err := c.literalTypes(ctx, st.Asks, oids, func() (*txn.Participant, error) { return c.Participant(ctx, shard, false) })
+	if err != nil {
+		return nil, err
+	}
+	answered, err := c.Ex.PlanTyped(c, text, several, types, c.host.Settings(), c.host.Snapshot(), c.Change != nil)
+	if err == nil && answered.Asks != nil {
+		err = sqlstate.New(sqlstate.InternalError, "the types of literals were not enough for a plan")
+	}
+	return answered, err
+}
+
+// literalTypes are the types that a participant's parse analysis gives the literals of a statement.
+func (c *sender) literalTypes(ctx context.Context, q *plan.InputQuestion, oids []uint32, on func() (*txn.Participant, error)) (plan.InputTypes, error) {
+	types, err := c.shared.Inputs.Types(q, oids, func(text string, oids []uint32) *executor.Prepared {
+		return c.Ex.Prepare(text, oids, c.host.Snapshot().SchemaVersion(), c.host.Settings())
+	}, func() (timeinput.Server, error) {
+		if c.Block {
+			if err := c.consistent(ctx, nil); err != nil { // a description takes the shard's snapshot
+				return nil, err
+			}
+		}
+		p, err := on()
+		if err != nil {
+			return nil, err
+		}
+		return &inputServer{c, p}, nil
+	})
+	return plan.InputTypes{Of: q.Of, Types: types}, err
+}
+
+// inputServer asks a participant ([timeinput.Server]).
+type inputServer struct {
+	c *sender
+	p *txn.Participant
+}
+
+// Exec implements [timeinput.Server].
+func (s *inputServer) Exec(sql string) (*engine.Result, error) { return s.c.Exec(s.p, sql) }
+
+// Describe implements [timeinput.Server]. Outside of a transaction nothing is left of a description.
+func (s *inputServer) Describe(text string, oids []uint32) ([]uint32, error) {
+	c, p := s.c, s.p
+	if p.Busy != nil {
+		return nil, p.Unread()
+	}
+	if err := c.number(p, &request{oids: oids}); err != nil {
+		return nil, err
+	}
+	inside := c.Block || p.Begun || len(p.Conn.LocalChanges(c.host.Settings())) > 0
+	if inside {
+		if _, err := c.Exec(p, "SAVEPOINT cleave_inputs"); err != nil {
+			return nil, err
+		}
+	}
+	types, err := timeinput.Describe(p.Conn, text, oids)
+	var said *sqlstate.Error
+	if err != nil && !(errors.As(err, &said) && engine.Lost(err) == nil && !p.Conn.Broken()) {
+		return nil, c.Failure(p, err)
+	}
+	if inside {
+		if _, err := c.Exec(p, "ROLLBACK TO SAVEPOINT cleave_inputs; RELEASE SAVEPOINT cleave_inputs"); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, c.Failure(p, err)
+	}
+	return types, nil
+}
+
+// planSeveral plans a text of which one shard was found not to be enough.
+func planSeveral(ctx context.Context, c *runner, text string, oids []uint32) (*plan.Statement, error) {
+	st, err := c.Ex.PlanSeveral(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.Change != nil)
+	if err != nil {
+		return nil, err
+	}
+	return typed(ctx, c, st, text, true, oids)
 }

@@ -193,13 +193,23 @@ func quoteSetting(name string) string {
 // where that is not the part whose transaction began first, with the time of that one.
 func (c *sender) atTime(ctx context.Context, e *execution, p *txn.Participant) (*execution, string, error) {
 	t := c.shared.timed(c, e.st)
-	if t.text == "" && t.err == nil {
+	if t.text == "" && t.asks == nil && t.err == nil {
 		return e, e.st.Text, nil
 	}
 	alone := *e
 	alone.lasts = true
 	if c.ClockPart(p); p.Shard == c.ClockOn {
 		return &alone, e.st.Text, nil
+	}
+	if t.asks != nil {
+		types, err := c.literalTypes(ctx, t.asks, e.desc.params, func() (*txn.Participant, error) { return p, nil })
+		if err != nil {
+			return nil, "", err
+		}
+		t = new(timed)
+		if t.text, t.clock, _, t.err = c.Ex.AtTime(e.st, types, c.host.Settings(), c.host.Snapshot()); t.text == "" && t.err == nil {
+			return &alone, e.st.Text, nil
+		}
 	}
 	if t.err != nil {
 		return nil, "", t.err

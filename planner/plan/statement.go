@@ -55,6 +55,9 @@ type Statement struct {
 	// Text is what shards receive: the statement's own text, with Cleave's
 	// options cut out of it.
 	Text string
+	// Asks: the text has literals that may be special date/time inputs, and a shard is to be asked of which types they are
+	// (planner.Planner.With). Until then Plan is that of texts, and may not be run. nil: nothing is to be asked.
+	Asks *InputQuestion
 	// Judged is what a shard describes in place of Text, where that has calls that no shard knows; "" else.
 	Judged string
 	// Views: views are written out in Text, so that shards look at privileges on the tables, not on them.

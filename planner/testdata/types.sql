@@ -120,6 +120,14 @@ SELECT * FROM events WHERE at = 'now';
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = 'now'
+-->   asks: SELECT * FROM events WHERE at =  $1 
+-- A shard says of which type the literal is.
+--types 1114
+SELECT * FROM events WHERE at = 'now';
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM events WHERE at = $1::timestamp with time zone::timestamp
 SELECT * FROM events WHERE at = $1::timestamp(0);
 --> several shards [SELECT, read only, rows]
