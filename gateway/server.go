@@ -24,14 +24,14 @@ import (
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/gateway/settings"
 	"github.com/cleavedb/cleave/gateway/stats"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/clustercatalog"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // Database is the name of the one database that clients see.
-const Database = planner.Database
+const Database = clustercatalog.Database
 
 // Options are what a Server needs.
 type Options struct {

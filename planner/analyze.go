@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/clustercatalog"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
@@ -62,7 +63,7 @@ type touched struct {
 	definitions *definitions
 	weight      int // see weighView
 
-	catalogRefs []catalogRef // what the catalogue is asked for, see catalog.go
+	catalogRefs []clustercatalog.Ref // what the catalogue is asked for, see clustercatalog
 }
 
 // touch notes that the statement uses a table.
@@ -86,9 +87,9 @@ func (to *touched) touch(r relation, v *pg.RangeVar) {
 	case r.catalog:
 		to.catalog = name
 		if r.schema == "pg_catalog" {
-			refuseShared(r.name)
+			clustercatalog.RefuseShared(r.name)
 		}
-		to.catalogRefs = append(to.catalogRefs, catalogRef{rel: v, name: r.schema + "." + r.name})
+		to.catalogRefs = append(to.catalogRefs, clustercatalog.Ref{Rel: v, Name: r.schema + "." + r.name})
 	case r.table == nil:
 		if to.st.DDL == nil && to.typer.clusterSequence(v) != nil {
 			fail(sqlstate.Refusal("CLV-0505", "reading the sequence %s as a table is not supported: the routers have its values", name).

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/clustercatalog"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -131,7 +132,7 @@ func rowsOf(t *testing.T, conn *pgx.Conn, sql string) (out []string) {
 		for _, v := range row {
 			fmt.Fprintf(&b, "%t %s|", v == nil, v)
 		}
-		out = append(out, strings.ReplaceAll(b.String(), conn.Config().Database, Database))
+		out = append(out, strings.ReplaceAll(b.String(), conn.Config().Database, clustercatalog.Database))
 	}
 	slices.Sort(out)
 	return out

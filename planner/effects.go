@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/clustercatalog"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
@@ -85,7 +86,7 @@ func (fx *effects) function(f *pg.FuncCall) {
 	if len(names) > 1 {
 		switch names[len(names)-2] {
 		case "pg_catalog":
-			refuseShared(name)
+			clustercatalog.RefuseShared(name)
 		case "information_schema":
 			fx.preferDefault = true
 			return
@@ -106,7 +107,7 @@ func (fx *effects) function(f *pg.FuncCall) {
 	if kind == "" {
 		fx.typer.userCode("function " + name + "()")
 	} else if len(names) == 1 {
-		refuseShared(name)
+		clustercatalog.RefuseShared(name)
 	}
 	fx.volatile = fx.volatile || strings.HasPrefix(kind, "v")
 	fx.tracing(name, kind)
@@ -333,7 +334,7 @@ func (fx *effects) called(m proto.Message) {
 
 // foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
 func (fx *effects) foreignPID(f *pg.FuncCall) {
-	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == plan.SourcePID && !fx.src.OfProcesses() {
+	if fx.pids && sqltree.NativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == plan.SourcePID && !fx.src.OfProcesses() {
 		fail(sqlstate.Refusal("CLV-0417", "pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it").
 			WithHint("Run SELECT pg_backend_pid(), and give the number."))
 	}

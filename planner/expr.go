@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/clustercatalog"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
@@ -104,8 +105,8 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 	case *pg.Node_AArrayExpr:
 		a.walkList(v.AArrayExpr.Elements, w)
 	case *pg.Node_ResTarget:
-		if f := v.ResTarget.Val.GetFuncCall(); f != nil && v.ResTarget.Name == "" && isDefaultCall(f) {
-			a.defaultCalls = append(a.defaultCalls, defaultCall{call: f, unnamed: true})
+		if f := v.ResTarget.Val.GetFuncCall(); f != nil && v.ResTarget.Name == "" && clustercatalog.IsDefaultCall(f) {
+			a.defaultCalls = append(a.defaultCalls, clustercatalog.DefaultCall{Call: f, Unnamed: true})
 		}
 		a.walk(v.ResTarget.Val, w)
 		a.walkList(v.ResTarget.Indirection, w)
@@ -114,8 +115,8 @@ func (a *binder) walk(n *pg.Node, w *walker) {
 	case *pg.Node_SortBy:
 		a.walk(v.SortBy.Node, w)
 	case *pg.Node_FuncCall:
-		if isDefaultCall(v.FuncCall) && !slices.ContainsFunc(a.defaultCalls, func(c defaultCall) bool { return c.call == v.FuncCall }) {
-			a.defaultCalls = append(a.defaultCalls, defaultCall{call: v.FuncCall})
+		if clustercatalog.IsDefaultCall(v.FuncCall) && !slices.ContainsFunc(a.defaultCalls, func(c clustercatalog.DefaultCall) bool { return c.Call == v.FuncCall }) {
+			a.defaultCalls = append(a.defaultCalls, clustercatalog.DefaultCall{Call: v.FuncCall})
 		}
 		a.function(v.FuncCall)
 		a.calls(v.FuncCall, w.sc)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/bail"
+	"github.com/cleavedb/cleave/planner/clustercatalog"
 	"github.com/cleavedb/cleave/planner/complexity"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sourcetext"
@@ -138,8 +139,8 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if own := a.readsSequence(tree); own != "" {
 		return p.analyze(own, snap, searchPath, depth)
 	}
-	if saysDatabase(sql) {
-		if own := a.catalogRewrite().ownDatabase(tree); own != "" {
+	if clustercatalog.SaysDatabase(sql) {
+		if own := a.catalogRewrite().OwnDatabase(tree); own != "" {
 			return p.analyze(own, snap, searchPath, depth)
 		}
 	}
@@ -200,7 +201,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *plan.Statement, err error) {
 	}
 	a.statement(tree.Stmts[0].Stmt)
 	if len(a.catalogRefs) > 0 {
-		a.catalogRewrite().showCatalog(tree.Stmts[0].Stmt)
+		a.catalogRewrite().ShowCatalog(tree.Stmts[0].Stmt)
 	}
 	a.finishSignals()
 	a.finishFill()
@@ -227,3 +228,25 @@ func (f forSession) Param(n int)            { f.a.param(n) }
 func (f forSession) Uses(n int)             { f.a.param(n).total++ }
 func (f forSession) Called(m proto.Message) { f.a.called(m) }
 func (f forSession) Makes(name string) bool { return fillOwn[name] }
+
+// Rewrite is for a statement about the catalogue.
+func (a *analyzer) catalogRewrite() *clustercatalog.Rewrite {
+	cr := clustercatalog.New(&a.sourceText, a.snap, a.st, forCatalog{a})
+	cr.Changes, cr.Locks, cr.Refs, cr.DefaultCalls = a.changes, a.locks, a.catalogRefs, a.defaultCalls
+	return cr
+}
+
+// forCatalog is what a statement about the catalogue needs of its analysis.
+type forCatalog struct{ a *analyzer }
+
+func (f forCatalog) Lonely() bool                               { return f.a.lonely() }
+func (f forCatalog) HasFunction(name string) bool               { return f.a.hasFunction(name) }
+func (f forCatalog) SessionRelation(name string) (string, bool) { return f.a.sessionRelation(name) }
+func (f forCatalog) OwnSessions(name string)                    { f.a.ownSessions(name) }
+func (f forCatalog) Filled(edits []sqltext.Edit) bool {
+	if f.a.fill == nil {
+		return false
+	}
+	f.a.fill.edits = append(f.a.fill.edits, edits...)
+	return true
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/clustercatalog"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -36,7 +37,7 @@ type binder struct {
 	one   *oneShard
 
 	into         *pg.IntoClause
-	defaultCalls []defaultCall // see catalog.go
+	defaultCalls []clustercatalog.DefaultCall // see clustercatalog
 	lockedCopies lockedCopies
 }
 

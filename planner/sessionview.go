@@ -36,19 +36,6 @@ var sessionViews = map[string]sessionView{
 		"generic_plans bigint, custom_plans bigint"},
 }
 
-// nativeCall is the name of a call of a function of PostgreSQL's; "" if it is none.
-func nativeCall(n *pg.Node) string {
-	f := n.GetFuncCall()
-	if f == nil || f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || len(f.AggOrder) > 0 {
-		return ""
-	}
-	names := sqltree.Strings(f.Funcname)
-	if len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" {
-		return ""
-	}
-	return names[len(names)-1]
-}
-
 // sessionCalls puts the router's values in place of the calls about sessions.
 func (mv *madeValues) sessionCalls(n *pg.Node) {
 	text := strings.ToLower(mv.SQL)
@@ -73,7 +60,7 @@ func (mv *madeValues) pidCalls(n *pg.Node) {
 				v.Name = plan.SourcePID
 			}
 		case *pg.Node:
-			if nativeCall(v) != plan.SourcePID || len(v.GetFuncCall().Args) > 0 {
+			if sqltree.NativeCall(v) != plan.SourcePID || len(v.GetFuncCall().Args) > 0 {
 				break
 			}
 			f := v.GetFuncCall()
@@ -109,7 +96,7 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 		if c := r.GetVal().GetColumnRef(); c != nil && len(sqltree.Strings(c.Fields)) < len(c.Fields) {
 			return // columns of an unknown number are before it
 		}
-		name, f := nativeCall(r.GetVal()), r.GetVal().GetFuncCall()
+		name, f := sqltree.NativeCall(r.GetVal()), r.GetVal().GetFuncCall()
 		if name != plan.SourceCancel && name != plan.SourceTerminate || len(f.Args) == 0 || len(f.Args) > 2 || len(f.Args) == 2 && name == plan.SourceCancel {
 			continue
 		}

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltree"
+	"github.com/cleavedb/cleave/shardmap"
 )
 
 // OIDs of pg_type.dat that the planner reasons about.
@@ -355,3 +357,8 @@ const (
 	oidVarchar = 1043
 	oidNumeric = 1700
 )
+
+// hasFunction reports whether the user has a function of a name.
+func (ns *namespace) hasFunction(name string) bool {
+	return slices.ContainsFunc(ns.snap.State().Functions, func(f shardmap.Function) bool { return f.Name == name })
+}

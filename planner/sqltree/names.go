@@ -149,3 +149,16 @@ func SplitAnd(n *pg.Node, out []*pg.Node) []*pg.Node {
 
 // SystemColumns are those that each table of PostgreSQL has.
 var SystemColumns = map[string]bool{"ctid": true, "xmin": true, "xmax": true, "cmin": true, "cmax": true, "tableoid": true}
+
+// NativeCall is the name of a call of a function of PostgreSQL's; "" if it is none.
+func NativeCall(n *pg.Node) string {
+	f := n.GetFuncCall()
+	if f == nil || f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || len(f.AggOrder) > 0 {
+		return ""
+	}
+	names := Strings(f.Funcname)
+	if len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" {
+		return ""
+	}
+	return names[len(names)-1]
+}

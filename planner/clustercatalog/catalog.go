@@ -1,4 +1,4 @@
-package planner
+package clustercatalog
 
 import (
 	"encoding/json"
@@ -12,7 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/virtual"
+	"github.com/cleavedb/cleave/planner/bail"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -24,6 +26,9 @@ import (
 // the calls that stand for nextval() in the defaults of columns. So pg_dump writes,
 // psql shows and an ORM finds what the user declared. The statement's text is
 // changed, where it names one of these relations; nothing is added to it else.
+
+// internalSchema is where the router keeps its own objects on a shard.
+const internalSchema = "cleave_internal"
 
 // internalSpace is the schema's object id on the shard that answers.
 const internalSpace = "(SELECT cleave_n.oid FROM pg_catalog.pg_namespace AS cleave_n WHERE cleave_n.nspname = 'cleave_internal')"
@@ -75,9 +80,10 @@ var sharedState = map[string]string{
 	"pg_cursors":            "the cursors", "pg_cursor": "the cursors",
 }
 
-func refuseShared(name string) {
+// RefuseShared refuses a relation or function about what sessions share in a shard's conversation.
+func RefuseShared(name string) {
 	if what := sharedState[name]; what != "" {
-		fail(sqlstate.Refusal("CLV-0916", "%s shows %s of a shard's conversation, which sessions share", name, what).
+		bail.With(sqlstate.Refusal("CLV-0916", "%s shows %s of a shard's conversation, which sessions share", name, what).
 			WithHint("SELECT * FROM cleave.sessions shows what sessions do."))
 	}
 }
@@ -96,91 +102,108 @@ func shownDefault(expr string) string {
 		`, 'cleave_internal\.(next_id|uuidv7)\(\)', 'cleave.\1()', 'g')`
 }
 
-// catalogRef is a place where a statement names a relation of the catalogue.
-type catalogRef struct {
-	rel  *pg.RangeVar
-	name string // with its schema
+// Ref is a place where a statement names a relation of the catalogue.
+type Ref struct {
+	Rel  *pg.RangeVar
+	Name string // with its schema
 }
 
-// catalogRewrite makes of a statement about the catalogue one that a shard answers for the cluster.
-type catalogRewrite struct {
-	*typer
-	*sourceText
-	*touched
-	*effects
-	*madeValues
-
-	st           *plan.Statement
-	defaultCalls []defaultCall
+// Analysis is what a statement about the catalogue needs of its analysis.
+type Analysis interface {
+	// Lonely reports whether the default shard has no sequences of its own: a SQLite file.
+	Lonely() bool
+	// HasFunction reports whether the user has a function of a name.
+	HasFunction(name string) bool
+	// SessionRelation is what stands in place of a relation about sessions; ok is false if the shard's own is meant.
+	SessionRelation(name string) (text string, ok bool)
+	// OwnSessions refuses a relation about one's own session.
+	OwnSessions(name string)
+	// Filled gives changes of the text to the values that the router makes; false if it makes none.
+	Filled(edits []sqltext.Edit) bool
 }
 
-func (a *analyzer) catalogRewrite() *catalogRewrite {
-	return &catalogRewrite{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, madeValues: &a.madeValues, st: a.st, defaultCalls: a.defaultCalls}
+// Rewrite makes of a statement about the catalogue one that a shard answers for the cluster.
+type Rewrite struct {
+	*sourcetext.Text
+	Analysis
+
+	snap *shardmap.Snapshot
+	st   *plan.Statement
+	// Changes and Locks: the statement changes or locks rows.
+	Changes, Locks bool
+	// Refs are the places where it names relations of the catalogue, DefaultCalls its calls of pg_get_expr().
+	Refs         []Ref
+	DefaultCalls []DefaultCall
 }
 
-// showCatalog changes the text of a statement that the default shard answers; n is the statement.
-func (cr *catalogRewrite) showCatalog(n *pg.Node) {
+// New is the rewrite of a statement.
+func New(src *sourcetext.Text, snap *shardmap.Snapshot, st *plan.Statement, analysis Analysis) *Rewrite {
+	return &Rewrite{Text: src, Analysis: analysis, snap: snap, st: st}
+}
+
+// ShowCatalog changes the text of a statement that the default shard answers; n is the statement.
+func (cr *Rewrite) ShowCatalog(n *pg.Node) {
 	st := cr.st
-	if st.Kind != plan.DefaultShard || st.Text != cr.SQL || cr.lonely() || cr.changes {
-		for _, r := range cr.catalogRefs {
-			cr.ownSessions(r.name)
+	if st.Kind != plan.DefaultShard || st.Text != cr.SQL || cr.Lonely() || cr.Changes {
+		for _, r := range cr.Refs {
+			cr.OwnSessions(r.Name)
 		}
-		if st.Kind == plan.DefaultShard && st.Text == cr.SQL && !cr.changes && !cr.locks && asksVirtual(n) {
+		if st.Kind == plan.DefaultShard && st.Text == cr.SQL && !cr.Changes && !cr.Locks && asksVirtual(n) {
 			cr.showVirtual(n)
 		}
 		return
 	}
-	named, asks := !cr.shardsDatabase(n), !cr.locks && asksVirtual(n)
+	named, asks := !cr.shardsDatabase(n), !cr.Locks && asksVirtual(n)
 	var edits []sqltext.Edit
 	if asks {
-		edits = append(cr.describedCalls(n), castObjects(cr.sourceText, n)...)
+		edits = append(cr.describedCalls(n), castObjects(cr.Text, n)...)
 	}
-	for _, r := range cr.catalogRefs {
-		filter, ok := catalogFilters[r.name]
-		databases := named && r.name == "pg_catalog.pg_database"
-		shown, _ := databaseColumns(r.name)
+	for _, r := range cr.Refs {
+		filter, ok := catalogFilters[r.Name]
+		databases := named && r.Name == "pg_catalog.pg_database"
+		shown, _ := databaseColumns(r.Name)
 		if !ok && (databases || shown != nil && named) {
 			filter, ok = "true", true
 		}
 		system := systemOf(n, r)
-		source := r.name
-		if asks && virtualJSON()[r.name] != "" {
-			source = "(" + virtualSource(r.name, system) + ") AS cleave_v"
+		source := r.Name
+		if asks && virtualJSON()[r.Name] != "" {
+			source = "(" + virtualSource(r.Name, system) + ") AS cleave_v"
 			if !ok {
 				filter, ok = "true", true
 			}
 		}
-		i := cr.TokenAt(r.rel.Location)
-		depends := r.name == "pg_catalog.pg_depend"
+		i := cr.TokenAt(r.Rel.Location)
+		depends := r.Name == "pg_catalog.pg_depend"
 		sessions, sess := "", false
 		if i >= 0 && !cr.Word(i-1, "table") && !cr.Word(i-1, "only") {
-			sessions, sess = cr.sessionRelation(r.name)
+			sessions, sess = cr.SessionRelation(r.Name)
 		}
 		if !sess {
-			cr.ownSessions(r.name)
+			cr.OwnSessions(r.Name)
 		}
 		if !ok && !depends && !sess || i < 0 || cr.Word(i-1, "table") || cr.Word(i-1, "only") {
 			continue
 		}
-		from, to, whole := cr.RelationSpan(i, r.rel)
+		from, to, whole := cr.RelationSpan(i, r.Rel)
 		if !whole {
 			continue
 		}
-		if len(system) > 0 && showsWhole(n, r.rel) {
-			fail(sqlstate.Refusal("CLV-0917", "the system column %s beside all columns of %s is not supported", system[0], r.name).
+		if len(system) > 0 && showsWhole(n, r.Rel) {
+			bail.With(sqlstate.Refusal("CLV-0917", "the system column %s beside all columns of %s is not supported", system[0], r.Name).
 				WithHint("Name the columns."))
 		}
 		columns := "*"
 		switch {
 		case shown != nil && named:
-		case r.name == "information_schema.columns":
+		case r.Name == "information_schema.columns":
 			columns = strings.Replace(strings.Join(shown, ", "), "column_default", "CAST("+shownDefault("column_default")+" AS information_schema.character_data) AS column_default", 1)
-		case source == r.name:
+		case source == r.Name:
 			columns = listed(system, "") + "*"
 		}
 		text := "(SELECT " + columns + " FROM " + source + " WHERE " + filter + ")"
 		if shown != nil && named {
-			text = shownRelation(n, r.rel, r.name, source, filter)
+			text = shownRelation(n, r.Rel, r.Name, source, filter)
 		}
 		if databases {
 			text = "(" + strings.ReplaceAll(databaseRows, "@", listed(system, "cleave_d.")) + ")"
@@ -189,17 +212,17 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 			text = sessions
 		}
 		if depends {
-			text = "(" + strings.NewReplacer("@1", listed(system, "cleave_p."), "@2", ofRelation(system, r.name, "cleave_d.")).Replace(dependRows) + ")"
+			text = "(" + strings.NewReplacer("@1", listed(system, "cleave_p."), "@2", ofRelation(system, r.Name, "cleave_d.")).Replace(dependRows) + ")"
 		}
-		if r.rel.Alias == nil {
-			text += " AS " + sqltext.QuoteIdent(r.rel.Relname)
+		if r.Rel.Alias == nil {
+			text += " AS " + sqltext.QuoteIdent(r.Rel.Relname)
 		}
 		edits = append(edits, sqltext.Edit{From: from, To: to, Text: text})
 	}
-	for _, f := range cr.defaultCalls {
-		from, to := cr.CallSpan(f.call)
+	for _, f := range cr.DefaultCalls {
+		from, to := cr.CallSpan(f.Call)
 		text := shownDefault(cr.SQL[from:to])
-		if f.unnamed {
+		if f.Unnamed {
 			text += " AS pg_get_expr"
 		}
 		edits = append(edits, sqltext.Edit{From: from, To: to, Text: text})
@@ -208,20 +231,20 @@ func (cr *catalogRewrite) showCatalog(n *pg.Node) {
 		return
 	}
 	st.Reusable = false
-	if cr.fill != nil {
-		cr.fill.edits = append(cr.fill.edits, edits...)
+	if cr.Filled(edits) {
 		return
 	}
 	st.Text = sqltext.Splice(cr.SQL, edits)
 }
 
-// defaultCall is a call of pg_get_expr(); unnamed: it is an output column by itself.
-type defaultCall struct {
-	call    *pg.FuncCall
-	unnamed bool
+// DefaultCall is a call of pg_get_expr(); unnamed: it is an output column by itself.
+type DefaultCall struct {
+	Call    *pg.FuncCall
+	Unnamed bool
 }
 
-func isDefaultCall(f *pg.FuncCall) bool {
+// IsDefaultCall reports whether a call is one of pg_get_expr().
+func IsDefaultCall(f *pg.FuncCall) bool {
 	names := sqltree.Strings(f.Funcname)
 	return names[len(names)-1] == "pg_get_expr" && (len(names) == 1 || names[0] == "pg_catalog")
 }
@@ -233,7 +256,7 @@ func isDefaultCall(f *pg.FuncCall) bool {
 var frozen = map[string]string{"xmin": "'2'::pg_catalog.xid", "xmax": "'0'::pg_catalog.xid", "cmin": "'0'::pg_catalog.cid", "cmax": "'0'::pg_catalog.cid", "ctid": "'(0,0)'::pg_catalog.tid"}
 
 // subqueried are the tables of the catalogue for which a subquery may stand; the other relations are views.
-var subqueried = wordSet("pg_attribute pg_class pg_constraint pg_database pg_depend pg_description pg_namespace pg_proc pg_trigger pg_type")
+var subqueried = set("pg_attribute pg_class pg_constraint pg_database pg_depend pg_description pg_namespace pg_proc pg_trigger pg_type")
 
 // refName is the name by which a statement refers to an item of FROM.
 func refName(v *pg.RangeVar) string {
@@ -244,14 +267,14 @@ func refName(v *pg.RangeVar) string {
 }
 
 // systemOf are the system columns that a statement may name of a relation of the catalogue.
-func systemOf(n *pg.Node, r catalogRef) (system []string) {
-	if schema, name, _ := strings.Cut(r.name, "."); schema != "pg_catalog" || !subqueried[name] {
+func systemOf(n *pg.Node, r Ref) (system []string) {
+	if schema, name, _ := strings.Cut(r.Name, "."); schema != "pg_catalog" || !subqueried[name] {
 		return nil
 	}
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.ColumnRef); ok {
 			names := sqltree.FieldNames(c)
-			if k := len(names) - 1; k >= 0 && sqltree.SystemColumns[names[k]] && (k == 0 || names[k-1] == refName(r.rel)) && !slices.Contains(system, names[k]) {
+			if k := len(names) - 1; k >= 0 && sqltree.SystemColumns[names[k]] && (k == 0 || names[k-1] == refName(r.Rel)) && !slices.Contains(system, names[k]) {
 				system = append(system, names[k])
 			}
 		}
@@ -328,14 +351,14 @@ func inFrom(from []*pg.Node, v *pg.RangeVar) bool {
 
 // schemaColumns name a schema in a relation of the catalogue, objectColumns an object by its number.
 var (
-	schemaColumns = wordSet("nspname schemaname schema_name table_schema routine_schema specific_schema")
-	objectColumns = wordSet("oid attrelid objoid relnamespace pronamespace")
+	schemaColumns = set("nspname schemaname schema_name table_schema routine_schema specific_schema")
+	objectColumns = set("oid attrelid objoid relnamespace pronamespace")
 )
 
 var namesVirtual = regexp.MustCompile(`\b` + virtual.Schema + `\b`)
 
 // positive are the operators of comparisons that hold for what is named.
-var positive = wordSet("= ~ ~* ~~ ~~*")
+var positive = set("= ~ ~* ~~ ~~*")
 
 // asksVirtual reports whether a statement asks the catalogue for the schema cleave: it compares a column that names
 // a schema with the schema's name or a parameter, or one that names an object with the number of one of the
@@ -417,7 +440,7 @@ var templates = map[string]string{
 }
 
 // virtualCatalogs are the columns that name the database in the schema's rows.
-var virtualCatalogs = wordSet("table_catalog catalog_name udt_catalog specific_catalog routine_catalog type_udt_catalog")
+var virtualCatalogs = set("table_catalog catalog_name udt_catalog specific_catalog routine_catalog type_udt_catalog")
 
 // virtualSource is what stands for a relation of the catalogue where the schema is asked for: its rows and the
 // schema's, with the named system columns before them.
@@ -460,7 +483,7 @@ func jsonLiteral(v any) string {
 
 // describedCalls has functions of the catalogue that take an object's OID say of the schema's objects what there
 // is to say. The argument stays where it is, since other changes may be in it.
-func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []sqltext.Edit) {
+func (cr *Rewrite) describedCalls(n *pg.Node) (edits []sqltext.Edit) {
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		if _, ok := m.(*pg.RangeFunction); ok {
 			return false // not an expression
@@ -469,9 +492,9 @@ func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []sqltext.Edit) {
 		if !ok || len(f.Args) == 0 || len(f.Args) > 2 {
 			return true
 		}
-		name := nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}})
+		name := sqltree.NativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}})
 		texts, ok := virtual.Described(name)
-		if !ok || len(f.Funcname) == 1 && cr.hasFunction(name) {
+		if !ok || len(f.Funcname) == 1 && cr.HasFunction(name) {
 			return true
 		}
 		from, to := cr.CallSpan(f)
@@ -493,27 +516,22 @@ func (cr *catalogRewrite) describedCalls(n *pg.Node) (edits []sqltext.Edit) {
 	return edits
 }
 
-// hasFunction reports whether the user has a function of a name.
-func (ns *namespace) hasFunction(name string) bool {
-	return slices.ContainsFunc(ns.snap.State().Functions, func(f shardmap.Function) bool { return f.Name == name })
-}
-
 // showVirtual is for a default shard that is a SQLite file: the engine has the schema's rows in relations of its own,
 // each under the name of the one that it adds to.
-func (cr *catalogRewrite) showVirtual(n *pg.Node) {
-	edits := castObjects(cr.sourceText, n)
-	for _, r := range cr.catalogRefs {
-		i := cr.TokenAt(r.rel.Location)
-		if virtualJSON()[r.name] == "" || i < 0 {
+func (cr *Rewrite) showVirtual(n *pg.Node) {
+	edits := castObjects(cr.Text, n)
+	for _, r := range cr.Refs {
+		i := cr.TokenAt(r.Rel.Location)
+		if virtualJSON()[r.Name] == "" || i < 0 {
 			continue
 		}
-		from, to, ok := cr.RelationSpan(i, r.rel)
+		from, to, ok := cr.RelationSpan(i, r.Rel)
 		if !ok {
 			continue
 		}
-		text := InternalSchema + "." + sqltext.QuoteAlways(r.name)
-		if r.rel.Alias == nil {
-			text += " AS " + sqltext.QuoteIdent(r.rel.Relname)
+		text := internalSchema + "." + sqltext.QuoteAlways(r.Name)
+		if r.Rel.Alias == nil {
+			text += " AS " + sqltext.QuoteIdent(r.Rel.Relname)
 		}
 		edits = append(edits, sqltext.Edit{From: from, To: to, Text: text})
 	}
@@ -521,15 +539,14 @@ func (cr *catalogRewrite) showVirtual(n *pg.Node) {
 		return
 	}
 	cr.st.Reusable = false
-	if cr.fill != nil {
-		cr.fill.edits = append(cr.fill.edits, edits...)
+	if cr.Filled(edits) {
 		return
 	}
 	cr.st.Text = sqltext.Splice(cr.SQL, edits)
 }
 
 // castObjects puts the numbers of the schema's objects in the place of their names in casts to regclass and its like.
-func castObjects(src *sourceText, n *pg.Node) (edits []sqltext.Edit) {
+func castObjects(src *sourcetext.Text, n *pg.Node) (edits []sqltext.Edit) {
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.TypeCast); ok {
 			if oid := virtualObject(c); oid != 0 {

@@ -1,4 +1,4 @@
-package planner
+package clustercatalog
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ import (
 
 // Clients connect to one database, and shards' databases have names of their own. Clients compare what they
 // read with what they connected to, so that a statement says the former name: current_database() and
-// current_catalog become constants, and relations of the catalogue show it (showCatalog). Where a statement needs
+// current_catalog become constants, and relations of the catalogue show it (ShowCatalog). Where a statement needs
 // the shard's own name, it sees that everywhere, so that comparisons inside of it hold: see shardsDatabase.
 
 // Database is the name of the cluster's database for clients.
@@ -129,13 +129,13 @@ func namesColumn(n *pg.Node, column string) bool {
 }
 
 // databaseRelations show the names of databases beside pg_database.
-var databaseRelations = wordSet(`pg_prepared_xacts pg_replication_slots pg_stat_activity pg_stat_database pg_stat_database_conflicts pg_stat_progress_analyze pg_stat_progress_cluster
+var databaseRelations = set(`pg_prepared_xacts pg_replication_slots pg_stat_activity pg_stat_database pg_stat_database_conflicts pg_stat_progress_analyze pg_stat_progress_cluster
 	pg_stat_progress_copy pg_stat_progress_create_index pg_stat_progress_vacuum`)
 
 // shardsDatabase reports whether a statement sees the name of the shard's database: it reads what a server says of its
 // databases, it looks relations up by names with the database's (TypeORM: (table_catalog || '.' || ..)::regclass), or it
 // stores what the catalogue says.
-func (cr *catalogRewrite) shardsDatabase(n *pg.Node) bool {
+func (cr *Rewrite) shardsDatabase(n *pg.Node) bool {
 	if sh, ok := cr.snap.Shard(cr.snap.State().DefaultShard); !ok || !sh.Can().Servers {
 		return true
 	}
@@ -198,8 +198,8 @@ func databaseArgument(f *pg.FuncCall) *pg.Node {
 	return nil
 }
 
-// saysDatabase reports whether a text may have something that ownDatabase changes.
-func saysDatabase(sql string) bool {
+// SaysDatabase reports whether a text may have something that OwnDatabase changes.
+func SaysDatabase(sql string) bool {
 	text := strings.ToLower(sql)
 	for _, w := range []string{"current_database", "current_catalog", "pg_database_size", "has_database_privilege"} {
 		if strings.Contains(text, w) {
@@ -209,9 +209,9 @@ func saysDatabase(sql string) bool {
 	return false
 }
 
-// ownDatabase is the text of a statement that names the cluster's database, with that name in it; "" if it is the
+// OwnDatabase is the text of a statement that names the cluster's database, with that name in it; "" if it is the
 // statement's already.
-func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
+func (cr *Rewrite) OwnDatabase(tree *pg.ParseResult) string {
 	root := tree.Stmts[0].Stmt
 	if cr.shardsDatabase(root) {
 		return ""
@@ -300,4 +300,13 @@ func (cr *catalogRewrite) ownDatabase(tree *pg.ParseResult) string {
 		return ""
 	}
 	return sqltext.Splice(cr.SQL, edits)
+}
+
+// set is the set of the words of a text.
+func set(text string) map[string]bool {
+	out := map[string]bool{}
+	for w := range strings.FieldsSeq(text) {
+		out[w] = true
+	}
+	return out
 }
