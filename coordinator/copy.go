@@ -134,6 +134,9 @@ func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, 
 	read := make(chan error, 1)
 	go func() { // ends when the pipe is closed, at the latest
 		err := rows.Rows(ctx, w.table, w.Part, turn.next, &counted{w: in, j: j, ctx: ctx, limit: limit, l: l, turn: turn})
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF // else the target would note a part of which rows are missing
+		}
 		in.CloseWithError(err) // nil is the end
 		read <- err
 	}()

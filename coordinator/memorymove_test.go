@@ -46,7 +46,7 @@ const littleRows = 60
 
 func newLittle(t *testing.T) *little {
 	t.Helper()
-	l := &little{t: t, dir: memory.New(), shards: map[string]*memoryShard{}, acked: map[int64]int{}}
+	l := &little{t: t, dir: memory.New(), shards: map[string]*memoryShard{}, acked: map[int64]int{}, partBytes: 1}
 	t.Cleanup(func() { _ = l.dir.Close() })
 	st := state(t)
 	st.PutTable(shardmap.Table{Schema: "public", Name: "t", Kind: shardmap.Sharded, Keyspace: "k", ShardKey: []string{"k"},

@@ -356,45 +356,29 @@ func (m *memoryMover) Load(_ context.Context, id string, table *engine.MoveTable
 		return 0, err
 	}
 	read := map[int64]string{}
-	for in := bufio.NewScanner(rows); in.Scan(); {
+	in := bufio.NewScanner(rows)
+	for in.Scan() {
 		k, v, _ := strings.Cut(in.Text(), "\t")
-		id, err := strconv.ParseInt(k, 10, 64)
+		key, err := strconv.ParseInt(k, 10, 64)
 		if err != nil {
-			return 0, err
+			return n, err
 		}
-		if read[id] = v; part.Since == "" {
-			if err := m.add(read); err != nil {
+		if read[key] = v; part.Since == "" {
+			if err := m.add(read, nil); err != nil {
 				return n, err
 			}
 			n++
 			clear(read)
 		}
 	}
-	if part.Since == "" {
-		return n, nil
+	if err := in.Err(); err != nil || part.Since == "" {
+		return n, err
 	}
-	if err := m.add(read); err != nil {
-		return 0, err
-	}
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	list := m.s.loaded[id]
-	i := slices.IndexFunc(list, func(t engine.LoadedTable) bool { return t.Name == table.Name })
-	if i < 0 {
-		i, list = len(list), append(list, engine.LoadedTable{Schema: table.Schema, Name: table.Name})
-	}
-	list[i].Rows += int64(len(read))
-	note := engine.Part{Place: part.Place, Since: part.Since}
-	if at := slices.IndexFunc(list[i].Parts, func(p engine.Part) bool { return p.Place == part.Place }); at >= 0 {
-		list[i].Parts[at] = note
-	} else {
-		list[i].Parts = append(list[i].Parts, note)
-	}
-	m.s.loaded[id] = list
-	return int64(len(read)), nil
+	return int64(len(read)), m.add(read, func() { m.note(id, table, part, int64(len(read))) })
 }
 
-func (m *memoryMover) add(rows map[int64]string) error {
+// add adds rows, and calls with in the same transaction.
+func (m *memoryMover) add(rows map[int64]string, with func()) error {
 	if err := m.enter("a row"); err != nil {
 		return err
 	}
@@ -407,7 +391,27 @@ func (m *memoryMover) add(rows map[int64]string) error {
 	for id, v := range rows {
 		m.s.put(id, &v)
 	}
+	if with != nil {
+		with()
+	}
 	return nil
+}
+
+// note notes a part that is loaded; mu is held.
+func (m *memoryMover) note(id string, table *engine.MoveTable, part engine.Part, rows int64) {
+	list := m.s.loaded[id]
+	i := slices.IndexFunc(list, func(t engine.LoadedTable) bool { return t.Name == table.Name })
+	if i < 0 {
+		i, list = len(list), append(list, engine.LoadedTable{Schema: table.Schema, Name: table.Name})
+	}
+	list[i].Rows += rows
+	note := engine.Part{Place: part.Place, Since: part.Since}
+	if at := slices.IndexFunc(list[i].Parts, func(p engine.Part) bool { return p.Place == part.Place }); at >= 0 {
+		list[i].Parts[at] = note
+	} else {
+		list[i].Parts = append(list[i].Parts, note)
+	}
+	m.s.loaded[id] = list
 }
 
 func (m *memoryMover) ForgetParts(_ context.Context, id string, table *engine.MoveTable) error {
@@ -433,7 +437,11 @@ func (m *memoryMover) Loaded(_ context.Context, id string) ([]engine.LoadedTable
 		return nil, err
 	}
 	defer m.s.mu.Unlock()
-	return slices.Clone(m.s.loaded[id]), nil
+	list := slices.Clone(m.s.loaded[id])
+	for i := range list {
+		list[i].Parts = slices.Clone(list[i].Parts)
+	}
+	return list, nil
 }
 
 func (m *memoryMover) Applied(_ context.Context, id string) (engine.Position, error) {

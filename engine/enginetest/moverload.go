@@ -56,7 +56,7 @@ func (w *writers) write(c *talk, r *rand.Rand, i, n int) error {
 		k -= k%n - i
 		var sqls []string
 		next := serial
-		switch r.IntN(6) {
+		switch r.IntN(7) {
 		case 0:
 			sqls, next = []string{fmt.Sprintf(`DELETE FROM other WHERE k = %d`, k)}, 0
 		case 1:
@@ -66,6 +66,9 @@ func (w *writers) write(c *talk, r *rand.Rand, i, n int) error {
 			sqls, next = []string{`BEGIN`, fmt.Sprintf(`UPDATE other SET v = v + 1 WHERE k = %d`, k), `ROLLBACK`}, mine[k]
 		case 3:
 			sqls, next = []string{fmt.Sprintf(`UPDATE "Row s" SET v = 'u', n = n + 1 WHERE "the key" = %d`, k)}, mine[k]
+		case 4: // parts of transactions
+			sqls, next = []string{`BEGIN`, fmt.Sprintf(`INSERT INTO "Row s" VALUES (%d, %d, 'a', 0)`, k, serial), `SAVEPOINT a`, fmt.Sprintf(`UPDATE "Row s" SET n = n + 1 WHERE "the key" = %d`, k), `RELEASE a`,
+				`SAVEPOINT b`, fmt.Sprintf(`DELETE FROM "Row s" WHERE "the key" = %d`, k), `ROLLBACK TO b`, `COMMIT`}, mine[k]
 		default:
 			sqls = []string{fmt.Sprintf(`INSERT INTO other VALUES (%d, %d) ON CONFLICT (k) DO UPDATE SET v = %d`, k, serial, serial)}
 		}
