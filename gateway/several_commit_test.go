@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
@@ -324,6 +325,97 @@ func TestAtomicCopy(t *testing.T) {
 			t.Errorf("%s in a block: %q, want %q", sql, got, want)
 		}
 		exec(t, conn, "ROLLBACK")
+	}
+	// What PostgreSQL refuses is refused.
+	exec(t, conn, "BEGIN")
+	_, err := conn.PgConn().CopyTo(t.Context(), io.Discard, "COPY things (twice) TO STDOUT")
+	if code := codeOf(err); code != "42P10" && code != "0A000" {
+		t.Error(err)
+	}
+	exec(t, conn, "ROLLBACK")
+}
+
+// TestAtomicReadLeavesNoPortal: a join that did not fit at first leaves no portal open in its block, which would keep TRUNCATE out.
+func TestAtomicReadLeavesNoPortal(t *testing.T) {
+	t.Parallel()
+	c, conn, keys := orders(t, config{})
+	exec(t, conn, "CREATE TABLE mirror (tenant_id bigint PRIMARY KEY, id bigint) WITH (cleave.shard_key = 'tenant_id')")
+	for _, ks := range keys {
+		exec(t, conn, "INSERT INTO orders VALUES ($1, 1000, 'x')", ks[0])
+		exec(t, conn, "INSERT INTO mirror VALUES ($1, 1000)", ks[0])
+	}
+	exec(t, conn, "SET cleave.read_consistency = 'atomic'")
+	one[int64](t, conn, "SELECT count(*) FROM orders")
+	for range 3 {
+		// A transaction that one shard has and the other never will: the attempts do not fit until there is a new base.
+		c.direct(t, 0, "INSERT INTO cleave_internal.transaction (id, shards) VALUES (gen_random_uuid(), '{shard-0,shard-1}')")
+		exec(t, conn, "BEGIN")
+		if got := one[int64](t, conn, "SELECT sum(a.id)::bigint FROM orders a JOIN mirror b ON a.tenant_id + 0 = b.tenant_id"); got != int64(1000*len(keys)) {
+			t.Error(got)
+		}
+		exec(t, conn, "TRUNCATE mirror")
+		exec(t, conn, "ROLLBACK")
+	}
+}
+
+// TestAtomicReadsAgain: what did not fit at first is bound, looked at and executed, and gives the same answer, in every form of a read.
+func TestAtomicReadsAgain(t *testing.T) {
+	t.Parallel()
+	c, conn, keys := orders(t, config{})
+	exec(t, conn, "CREATE TABLE mirror (tenant_id bigint PRIMARY KEY, at timestamptz DEFAULT '2026-11-28 12:00+00') WITH (cleave.shard_key = 'tenant_id')")
+	for i, ks := range keys {
+		for j, k := range ks {
+			exec(t, conn, "INSERT INTO orders VALUES ($1, $2, $3)", k, i, fmt.Sprint("n", j))
+			exec(t, conn, "INSERT INTO mirror VALUES ($1)", k)
+		}
+	}
+	reads := []string{
+		"SELECT count(*) FROM orders", "SELECT note, count(*) FROM orders GROUP BY note ORDER BY note", "SELECT * FROM orders ORDER BY note, tenant_id LIMIT 3 OFFSET 1", "SELECT tenant_id FROM orders WHERE id >= 0 ORDER BY tenant_id DESC",
+		"SELECT a.note, b.at FROM orders a JOIN mirror b ON a.tenant_id + 0 = b.tenant_id ORDER BY 1, a.tenant_id", "SELECT sum(1 / (id - 1)) FROM orders", "SELECT count(*) FROM orders WHERE tenant_id IN (SELECT tenant_id FROM mirror WHERE at > '2026-01-01')",
+		"COPY (SELECT note FROM orders ORDER BY note, tenant_id) TO STDOUT", "COPY (SELECT a.note FROM orders a JOIN mirror b ON a.tenant_id + 0 = b.tenant_id ORDER BY a.note) TO STDOUT",
+	}
+	say := func(sql string) string {
+		said, err := conn.PgConn().Exec(t.Context(), sql).ReadAll()
+		out := codeOf(err)
+		for _, r := range said {
+			out += fmt.Sprintf("|%s", r.Rows)
+		}
+		if strings.HasPrefix(sql, "COPY") && err == nil {
+			out = copied(t, conn, sql)
+		}
+		return out
+	}
+	cursor := func() string {
+		out := say("DECLARE k CURSOR FOR SELECT note FROM orders ORDER BY note, tenant_id")
+		return out + say("FETCH 2 FROM k") + say("FETCH ALL FROM k") + say("CLOSE k")
+	}
+	for _, style := range []string{"RESET datestyle", "SET datestyle = 'German'"} {
+		for _, block := range []bool{false, true} {
+			for _, sql := range append(reads, "cursor") {
+				var said [2]string
+				for i, level := range []string{"shard", "atomic"} {
+					exec(t, conn, style)
+					exec(t, conn, "SET cleave.read_consistency = '"+level+"'")
+					if block || sql == "cursor" {
+						exec(t, conn, "BEGIN")
+					}
+					if level == "atomic" {
+						one[int64](t, conn, "SELECT count(*) FROM orders")
+						c.direct(t, 0, "INSERT INTO cleave_internal.transaction (id, shards) VALUES (gen_random_uuid(), '{shard-0,shard-1}')")
+					}
+					if sql == "cursor" {
+						said[i] = cursor()
+					} else {
+						said[i] = say(sql)
+					}
+					exec(t, conn, "ROLLBACK")
+				}
+				// Several tables of a shard in a READ COMMITTED block, with settings that print what cannot be read back: refused.
+				if said[0] != said[1] && !(block && strings.HasPrefix(style, "SET") && strings.HasPrefix(said[1], "0A000")) {
+					t.Errorf("%s, block %v: %s: %q, atomic %q", style, block, sql, said[0], said[1])
+				}
+			}
+		}
 	}
 }
 

@@ -34,7 +34,10 @@ func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 		first := sqltree.Clone(n)
 		next := first.GetCopyStmt()
 		next.Options = slices.DeleteFunc(next.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "header" })
-		p.Next, p.AsQuery = wp.written(first), wp.written(copyOfQuery(n, t))
+		p.Next = wp.written(first)
+		if q := copyOfQuery(n, t); q != nil {
+			p.AsQuery = wp.written(q)
+		}
 		if t.Kind == shardmap.Sharded {
 			u := &use{ref: c.Relation, rel: relation{table: t}}
 			p.Ownership, p.OwnershipNext = ownershipOf(n, p.Text, u), ownershipOf(first, p.Next, u)
@@ -142,7 +145,8 @@ func (wp *writePlans) planCopyQuery(c *pg.CopyStmt) {
 	}
 }
 
-// copyOfQuery is COPY table TO as a COPY of the query that gives its rows.
+// copyOfQuery is COPY table TO as a COPY of the query that gives its rows; nil if it names a generated column, which only the
+// query could give.
 func copyOfQuery(n *pg.Node, t *shardmap.Table) *pg.Node {
 	n = sqltree.Clone(n)
 	c := n.GetCopyStmt()
@@ -154,6 +158,9 @@ func copyOfQuery(n *pg.Node, t *shardmap.Table) *pg.Node {
 	}
 	outputs := make([]*pg.Node, len(names))
 	for i, name := range names {
+		if slices.ContainsFunc(t.Columns, func(c shardmap.Column) bool { return c.Name == name && c.Computed }) {
+			return nil
+		}
 		outputs[i] = sqltree.ColumnNode(name)
 	}
 	from := &pg.Node{Node: &pg.Node_RangeVar{RangeVar: c.Relation}}

@@ -326,26 +326,40 @@ func shardSet(s *shardmap.Snapshot) []string {
 	return names
 }
 
-// commitPrepared is the two-phase commit.
-func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
-	began, names := time.Now(), make([]string, len(parts))
+// recordsOf are the statements by which the shards note the change, nil if nobody would ask. What it does to a table shows on
+// each shard when it is committed there, as rows do.
+func recordsOf(ctx context.Context, t *Tx, parts []*part) ([]string, error) {
+	if !t.rows && (len(parts) < 2 || t.opts.Record == nil) {
+		return nil, nil
+	}
+	names, records := make([]string, len(parts)), make([]string, len(parts))
 	for i, p := range parts {
 		names[i] = p.shard
 	}
-	// What a change does to a table shows on each shard when it is committed there, as rows do.
-	recorded := t.rows || len(parts) > 1 && t.opts.Record != nil
-	for _, p := range parts {
+	for i, p := range parts {
+		var err error
+		if records[i], err = t.opts.Record(ctx, t.id, p.shard, names); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
+// commitPrepared is the two-phase commit.
+func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
+	records, err := recordsOf(ctx, t, parts)
+	if err != nil {
+		t.Rollback(ctx)
+		return err
+	}
+	began, recorded := time.Now(), records != nil
+	for i, p := range parts {
 		if err := t.step("prepare", p.shard); err != nil {
 			return t.crash(err)
 		}
 		sql := "PREPARE TRANSACTION " + quote(gid(t.id, p.shard))
 		if recorded {
-			record, err := t.opts.Record(ctx, t.id, p.shard, names)
-			if err != nil {
-				t.Rollback(ctx)
-				return err
-			}
-			sql = record + ";" + sql
+			sql = records[i] + ";" + sql
 		}
 		p.prepared = true
 		if _, err := p.run(ctx, sql); err != nil {

@@ -105,7 +105,7 @@ func (c *runner) bytewise(e *execution, parts []*txn.Participant, k *sortkey.Key
 		names[i] = "c" + strconv.Itoa(i+1)
 	}
 	q.text = "SELECT " + strings.Join(ask, ", ") + " FROM (SELECT 1) AS one LEFT JOIN (" + plan.Text + ") AS f(" + strings.Join(names, ", ") + ") ON false"
-	q.results, q.portion, q.named = nil, 0, false
+	q.results, q.portion, q.named, q.proved = nil, 0, false, false
 	s, err := c.send(parts[0], q)
 	if err != nil {
 		return false, err

@@ -149,7 +149,7 @@ func (c *runner) startCopyQuery(ctx context.Context, e *execution) (job, error) 
 		return nil, err
 	}
 	// The options are PostgreSQL's to judge.
-	s, err := c.send(part, request{text: p.Text})
+	s, err := c.send(part, request{text: p.Text, alone: true})
 	if err != nil {
 		return nil, err
 	}

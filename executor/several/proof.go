@@ -33,6 +33,22 @@ type proving struct {
 	careful bool
 	waits   []*stream // until the snapshots fit
 	fit     bool
+	streams []*stream                   // of all that was sent for it
+	portals map[string]*txn.Participant // that bindAll bound and that were not executed
+}
+
+// sent notes a stream of the attempt, or of no attempt.
+func (pr *proving) sent(s *stream) {
+	if pr != nil {
+		pr.streams = append(pr.streams, s)
+	}
+}
+
+// closed notes that a portal is closed, or that it will be.
+func (pr *proving) closed(portal string) {
+	if pr != nil {
+		delete(pr.portals, portal)
+	}
 }
 
 // holds reports whether a stream that is bound has to wait for the proof, and notes it then.
@@ -95,6 +111,7 @@ func (c *sender) bindAll(p *txn.Participant, all []request) (*stream, error) {
 		for i := range all {
 			c.portalNo++
 			all[i].bound = "cleave_" + strconv.Itoa(c.portalNo)
+			c.proof.portals[all[i].bound] = p
 			p.Pipe.Bind(all[i].bound, c.prepareOn(p, all[i], &all[i]), bindBody(all[i]), false)
 		}
 	})
@@ -126,7 +143,7 @@ func readsRows(st *plan.Statement, block bool) bool {
 	case plan.Scatter, plan.Gather:
 		return true
 	case plan.CopyOut:
-		return p.Copy.Source != nil || block && (len(p.Copy.ForceQuote) == 0 || p.Copy.ForceQuote[0] == "*")
+		return p.Copy.Source != nil || block && p.Copy.AsQuery != "" && (len(p.Copy.ForceQuote) == 0 || p.Copy.ForceQuote[0] == "*")
 	}
 	return false
 }
@@ -144,14 +161,21 @@ func proved(ctx context.Context, c *runner, e *execution, start func(context.Con
 		switch {
 		case !errors.Is(err, errTorn):
 			return j, err
-		case pr.Stuck():
-			return nil, hasSnapshot(pr.Shards()[0])
+		case pr.Stuck() != "":
+			return nil, hasSnapshot(pr.Stuck())
 		case a.Try == 0: // the first one may have taken long
 			began = time.Now()
 		case time.Since(began) > proofMax:
 			return nil, txn.Unfit(len(pr.Shards()))
 		}
-		a.Try, a.Stale = a.Try+1, pr.Stale()
+		a.Try, a.Stale, a.Also = a.Try+1, pr.Stale(), append(a.Also, pr.Lacks()...)
+		pause := time.NewTimer(min(time.Millisecond<<min(a.Try, 5), 20*time.Millisecond))
+		select {
+		case <-pause.C:
+		case <-c.Ctx.Done():
+			pause.Stop()
+			return nil, context.Cause(c.Ctx)
+		}
 	}
 }
 
@@ -161,7 +185,7 @@ func attempt(ctx context.Context, c *runner, e *execution, a txn.Attempt, start 
 	if err != nil {
 		return nil, nil, err
 	}
-	c.proof = &proving{Proof: proof, careful: a.Try > 0}
+	c.proof = &proving{Proof: proof, careful: a.Try > 0, portals: map[string]*txn.Participant{}}
 	defer func() {
 		proof.End()
 		c.proof = nil
@@ -171,18 +195,42 @@ func attempt(ctx context.Context, c *runner, e *execution, a txn.Attempt, start 
 	if !errors.Is(err, errTorn) {
 		return j, proof, err
 	}
+	if err := c.givesUp(); err != nil {
+		return nil, proof, err
+	}
 	c.aside.back(told)
 	c.Cut(steps)
-	if err := c.quiet(); err != nil {
-		return nil, proof, err
-	}
-	if err := proof.Undo(); err != nil {
-		return nil, proof, err
-	}
 	if err := context.Cause(c.Ctx); err != nil {
 		return nil, proof, err
 	}
 	return nil, proof, errTorn
+}
+
+// givesUp leaves nothing of an attempt. Errors: one of a shard that ended a transaction that goes on.
+func (c *sender) givesUp() error {
+	if err := c.quiet(); err != nil {
+		return err
+	}
+	if err := c.proof.Undo(); err != nil {
+		return err
+	}
+	for _, s := range c.proof.streams {
+		if s.err != nil && s.p.Begun {
+			return s.err
+		}
+	}
+	for portal, p := range c.proof.portals {
+		if p.Conn.Broken() || !p.Begun {
+			continue
+		}
+		p.Pipe.Close(portal, false)
+		if o, err := p.Pipe.Run(executor.Sync, &stream{c: c, p: p}); err != nil {
+			return c.Failure(p, err)
+		} else if o.Err != nil {
+			return c.Failure(p, o.Err)
+		}
+	}
+	return nil
 }
 
 // fits waits for the looks of the read that begins, and lets what waits for them be executed. Errors: errTorn; those of its shards.
@@ -250,6 +298,7 @@ func (s *stream) runs() {
 	s.p.Pipe.Execute(s.portal, s.portion, &s.values)
 	if s.closes {
 		s.p.Pipe.Close(s.portal, false)
+		s.c.proof.closed(s.portal)
 	}
 }
 
@@ -261,6 +310,7 @@ func (s *stream) unbind() error {
 	s.bound, s.reading, s.p.Busy = false, false, nil
 	if s.portal != "" && s.err == nil {
 		s.p.Pipe.Close(s.portal, false)
+		s.c.proof.closed(s.portal)
 	}
 	if o, err := s.p.Pipe.Run(executor.Sync, s); err != nil {
 		return s.broken(err)

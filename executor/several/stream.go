@@ -143,6 +143,7 @@ func (c *sender) send(p *txn.Participant, q request) (*stream, error) {
 		s.values = *q.copied
 	}
 	c.bind(s, q)
+	c.proof.sent(s)
 	p.Busy, s.reading = s, true
 	if q.proved && c.proof.holds(s) {
 		if s.reading = !s.closes; s.closes { // it was bound before
@@ -306,7 +307,7 @@ func bindBody(q request) []byte {
 
 // broken is the error of a stream whose part is lost.
 func (s *stream) broken(err error) error {
-	s.reading, s.p.Busy = false, nil
+	s.reading, s.bound, s.p.Busy = false, false, nil
 	s.err = s.c.Failure(s.p, err)
 	return s.err
 }
@@ -315,6 +316,9 @@ func (s *stream) broken(err error) error {
 func (s *stream) fill() (more bool, err error) {
 	if s.err != nil {
 		return false, s.err
+	}
+	if s.bound {
+		return false, sqlstate.New(sqlstate.InternalError, "a statement on shard %s is read before its snapshot is proved", s.p.Shard).OnShard(s.p.Shard)
 	}
 	if !s.reading || s.copyIn {
 		return false, nil

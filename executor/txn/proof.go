@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -42,7 +43,11 @@ type base struct {
 	// making is closed when a new cut is there, or could not be made; nil: nobody makes one. failed is when it could not.
 	making chan struct{}
 	failed time.Time
+	own    chan struct{} // has one for each read that makes a cut for itself
 }
+
+// ownCuts bounds the reads that make a cut for themselves at the same time.
+const ownCuts = 8
 
 const (
 	// looksFor is how long both sides of a statement are looked at after something new was seen, and how long after a read
@@ -65,8 +70,10 @@ type Proof struct {
 	reopen func()
 	seen   []*sight
 	own    []*Participant // whose transactions were begun for the attempt
-	// stale: the base has nothing to compare a shard's look with; stuck: see Stuck.
-	stale, stuck bool
+	// stale: the base has nothing to compare a shard's look with; lacks are the shards that it does not have.
+	stale bool
+	lacks []string
+	stuck string // see Stuck
 }
 
 // sight is what one shard was seen to have around a statement.
@@ -74,6 +81,7 @@ type sight struct {
 	shard         string
 	before, after look
 	span          Span
+	own           bool // its transaction was begun for the attempt
 }
 
 // Span says which snapshots lie between the looks at a shard.
@@ -102,6 +110,8 @@ type Attempt struct {
 	Stale bool // the base of the last one was good for nothing
 	// Shards are those that are read: a base that lacks one of them is of no use.
 	Shards func() ([]string, error)
+	// Also are others that turned out to be read.
+	Also []string
 }
 
 // NewProof begins the proof of a read that is about to run in c. Each fourth attempt starts from a cut that is made anew;
@@ -128,9 +138,19 @@ func (t *Transactions) newProof(ctx context.Context, a Attempt) (*Proof, error) 
 		if e != nil {
 			return nil, e
 		}
+		shards = append(slices.Clone(shards), a.Also...)
+		slices.Sort(shards)
+		shards = slices.Compact(shards)
 		if err != nil || slices.ContainsFunc(shards, func(s string) bool { _, ok := c.points[s]; return !ok }) {
 			// Those that it reads are enough for it alone.
-			if c.points, err = t.cutNow(ctx, shards); err != nil {
+			select {
+			case t.base.own <- struct{}{}:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			c.points, err = t.cutNow(ctx, false, shards)
+			<-t.base.own
+			if err != nil {
 				return nil, err
 			}
 			c.number = 0
@@ -165,24 +185,29 @@ func (pr *Proof) Undo() error {
 // Knows reports whether the base has something to compare a participant's snapshot with.
 func (pr *Proof) Knows(p *Participant) bool {
 	_, known := pr.base.points[p.Shard]
-	pr.stale = pr.stale || !known
+	if !known {
+		pr.stale, pr.lacks = true, append(pr.lacks, p.Shard)
+	}
 	return known
 }
 
 // Stale reports whether another base is needed.
 func (pr *Proof) Stale() bool { return pr.stale }
 
-// Stuck reports whether a participant has a snapshot that is older than the attempt, which no other attempt can change.
-func (pr *Proof) Stuck() bool { return pr.stuck }
+// Lacks are the shards that were read and that the base does not have.
+func (pr *Proof) Lacks() []string { return pr.lacks }
+
+// Stuck is a shard whose participant has a snapshot that is older than the attempt and does not fit, which no other attempt
+// can change; "" for none.
+func (pr *Proof) Stuck() string { return pr.stuck }
 
 // Around adds the looks around the Binds of statements on a participant that the base knows: bind adds those. answered
 // reports whether the looks were.
 func (pr *Proof) Around(p *Participant, span Span, bind func()) (answered func() bool) {
 	prep := pr.t.ex.Prepare(pr.t.records(p.Shard).Look(), nil, 0, nil)
 	body := lookAt(pr.base.points[p.Shard].snapshot)
-	s := &sight{shard: p.Shard, span: span}
+	s := &sight{shard: p.Shard, span: span, own: span != Lasting || slices.Contains(pr.own, p)}
 	pr.seen = append(pr.seen, s)
-	pr.stuck = pr.stuck || span == Lasting && !slices.Contains(pr.own, p)
 	if span == SomeBinds || pr.both && span == OneBind {
 		p.Pipe.Prepare(prep, nil, false)
 		p.Pipe.Bind("", prep.Name(), body, false)
@@ -238,7 +263,11 @@ func (pr *Proof) Fits() bool {
 	for _, s := range pr.seen {
 		at := pr.base.points[s.shard]
 		pr.stale = pr.stale || s.after.server != at.server
-		if pr.stale || !s.after.done || s.span == SomeBinds && s.before.snapshot != s.after.snapshot || !reaches(s.after.snapshot, at.snapshot) {
+		if pr.stale || !s.after.done || s.span == SomeBinds && s.before.snapshot != s.after.snapshot {
+			return false
+		}
+		if !reaches(s.after.snapshot, at.snapshot) {
+			pr.misfits(s)
 			return false
 		}
 		news = news || s.after.newer != ""
@@ -253,6 +282,13 @@ func (pr *Proof) Fits() bool {
 		pr.moveBase(newer)
 	}
 	return ok
+}
+
+// misfits notes a shard whose snapshot does not fit.
+func (pr *Proof) misfits(s *sight) {
+	if !s.own {
+		pr.stuck = s.shard
+	}
 }
 
 // reaches reports whether a snapshot sees all that an earlier one saw. Both are texts of pg_snapshot: xmin:xmax:xip_list.
@@ -309,6 +345,7 @@ func (pr *Proof) newer() (newer map[string][]string, ok bool) {
 	for id, shards := range newer {
 		for i, s := range pr.seen {
 			if slices.Contains(shards, s.shard) && !surely[i][id] {
+				pr.misfits(s)
 				return newer, false
 			}
 		}
@@ -387,14 +424,12 @@ func (t *Transactions) cut(ctx context.Context, fresh bool) (cut, bool, error) {
 		switch {
 		case making != nil && (fresh || !has):
 			b.mu.Unlock()
-			select {
-			case <-making:
-				fresh = false // that one is
-				continue
-			case <-ctx.Done():
-				return cut{}, false, context.Cause(ctx)
+			if err := await(ctx, making); err != nil {
+				return cut{}, false, err
 			}
-		case time.Since(b.failed) < cutAgain && (fresh || !has):
+			fresh = false // that one is
+			continue
+		case time.Since(b.failed) < cutAgain && (fresh || !has || b.dense):
 			b.mu.Unlock()
 			return cut{}, true, sqlstate.New(sqlstate.CannotConnectNow, "no snapshots of all shards that fit each other could be had a moment ago")
 		case making != nil, has && !fresh && !b.dense:
@@ -404,31 +439,49 @@ func (t *Transactions) cut(ctx context.Context, fresh bool) (cut, bool, error) {
 		}
 		b.making = make(chan struct{})
 		b.mu.Unlock()
-		points, err := t.cutNow(ctx, nil)
-		if b.made(points, err); err != nil {
+		if err := t.makeBase(ctx); err != nil {
 			return cut{}, true, err
 		}
 		fresh = false
 	}
 }
 
-// made notes a new cut, or why there is none.
-func (b *base) made(points map[string]point, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.dense = false; err == nil {
-		b.now, b.failed = cut{points, b.now.number + 1}, time.Time{}
-	} else {
-		b.failed = time.Now()
+// await waits until the channel is closed.
+func await(ctx context.Context, made <-chan struct{}) error {
+	select {
+	case <-made:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	close(b.making)
-	b.making = nil
 }
 
-// cutNow takes snapshots that fit each other, of some shards or, with nil, of all that can be reached. Its conversations are
-// beside the pools: those of the read are in them.
-func (t *Transactions) cutNow(ctx context.Context, shards []string) (map[string]point, error) {
-	all := shards == nil
+// makeBase makes a new cut and lets those go on who wait for it.
+func (t *Transactions) makeBase(ctx context.Context) error {
+	b := &t.base
+	var points map[string]point
+	err := errNoCut
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch {
+		case err == nil:
+			b.now, b.dense, b.failed = cut{points, b.now.number + 1}, false, time.Time{}
+		case ctx.Err() == nil: // it is not that this one had no time
+			b.failed = time.Now()
+		}
+		close(b.making)
+		b.making = nil
+	}()
+	points, err = t.cutNow(ctx, true, nil)
+	return err
+}
+
+var errNoCut = errors.New("txn: no cut was made")
+
+// cutNow takes snapshots that fit each other, of some shards or of all that can be reached. Its conversations are beside
+// the pools: those of the read are in them. Errors: as Snapshots; 57P03 if it took too long.
+func (t *Transactions) cutNow(ctx context.Context, all bool, shards []string) (map[string]point, error) {
 	if all {
 		for _, s := range t.ex.Snapshot().Shards() {
 			if s.Can().BoundSnapshots && t.ex.Refusal(s.Name, false) == nil {
@@ -436,9 +489,9 @@ func (t *Transactions) cutNow(ctx context.Context, shards []string) (map[string]
 			}
 		}
 	}
-	ctx, stop := context.WithTimeout(ctx, cutMax)
+	limit, stop := context.WithTimeout(ctx, cutMax)
 	defer stop()
-	parts, err := t.aside(ctx, shards)
+	parts, err := t.aside(limit, shards)
 	defer func() {
 		for _, p := range parts {
 			p.Conn.Release()
@@ -447,9 +500,18 @@ func (t *Transactions) cutNow(ctx context.Context, shards []string) (map[string]
 	if err != nil && !all || len(parts) == 0 && len(shards) > 0 {
 		return nil, err
 	}
-	if err := t.Snapshots(ctx, parts, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+	if err := t.Snapshots(limit, parts, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+		if limit.Err() != nil && ctx.Err() == nil {
+			err = sqlstate.Wrap(err, sqlstate.CannotConnectNow, "no snapshots of the %d shards that fit each other were found in %v", len(parts), cutMax).
+				WithHint("run it again; `cleave doctor` says which shards answer, and what is in doubt")
+		}
 		return nil, err
 	}
+	return t.points(parts)
+}
+
+// points are the snapshots of participants whose transactions have one each.
+func (t *Transactions) points(parts []*Participant) (map[string]point, error) {
 	points := map[string]point{}
 	for _, p := range parts {
 		res, err := p.Conn.Exec(t.records(p.Shard).Snapshot() + ", " + txnrecord.Run)

@@ -88,7 +88,7 @@ type Transactions struct {
 // run beside it, so that nothing is left prepared.
 func NewTransactions(o TransactionsOptions) *Transactions {
 	t := &Transactions{ex: o.Executor, log: telemetry.Log(o.Log), metrics: o.Metrics, wake: make(chan struct{}, 1), schemaLeft: o.SchemaLeft,
-		active: map[txid]*commitment{}, ready: map[engine.Shard]bool{}}
+		active: map[txid]*commitment{}, ready: map[engine.Shard]bool{}, base: base{own: make(chan struct{}, ownCuts)}}
 	if o.Member == "" {
 		o.Member = rand.Text()
 	}
