@@ -80,6 +80,7 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, k *
 	for _, w := range work {
 		tables[w.table].parts.Add(1)
 	}
+	after := ctx // also when a stream has failed
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	win, err := j.windows(s)
@@ -106,8 +107,9 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, k *
 				n, err := j.loadPart(ctx, stream, t, l, w, rows, between.to, limit, turn)
 				total.Add(n)
 				l.rows.Add(n)
-				if err != nil && w.Changed != "" && sqlstate.CodeOf(err) == sqlstate.UniqueViolation {
-					err = between.anew(ctx, stream, t, err) // the source could not tell what was changed
+				if k.partOf(t).Parts != nil && sqlstate.CodeOf(err) == sqlstate.UniqueViolation {
+					l.stale.Store(true) // the source could not tell what was changed, or the notes are not all of it
+					err = classed(workflow.Again, err)
 				}
 				if err == nil && l.parts.Add(-1) == 0 {
 					err = between.to.SetLoaded(ctx, stream, engine.LoadedTable{Schema: t.Schema, Name: t.Name, Rows: l.rows.Load(), Bytes: l.bytes.Load()})
@@ -120,14 +122,23 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, k *
 		})
 	}
 	wait.Wait()
-	if err := context.Cause(ctx); err != nil {
+	err = context.Cause(ctx)
+	for i := range tables { // all streams have ended: none notes a part after this
+		if tables[i].stale.Load() {
+			err = errors.Join(err, between.anew(after, stream, &k.rest.Tables[i]))
+		}
+	}
+	if err != nil {
 		return 0, err
 	}
 	return total.Load(), nil
 }
 
-// loading is what of a table has been loaded, and how many parts are missing.
-type loading struct{ parts, rows, bytes atomic.Int64 }
+// loading is what of a table has been loaded, and how many parts are missing; stale: what is noted of it is not what is there.
+type loading struct {
+	parts, rows, bytes atomic.Int64
+	stale              atomic.Bool
+}
 
 func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, l *loading, w part, rows engine.RowSource, to engine.Mover, limit *throttle, turn *turn) (int64, error) {
 	r, in := io.Pipe()

@@ -136,7 +136,7 @@ func (k *kept) divide(ctx context.Context, p *copySession, stream string, rows e
 		there := k.partOf(t).Parts
 		parts, err := rows.Parts(ctx, i, bytes, there)
 		if there != nil && sqlstate.CodeOf(err) == sqlstate.ObjectNotInState {
-			err = p.anew(ctx, stream, t, err)
+			err = classed(workflow.Again, errors.Join(err, p.anew(ctx, stream, t)))
 		}
 		if err != nil {
 			return nil, err
@@ -148,9 +148,13 @@ func (k *kept) divide(ctx context.Context, p *copySession, stream string, rows e
 	return work, nil
 }
 
-// anew gives up the parts of a table that are noted: the next try purges it and copies it from its beginning.
-func (p *copySession) anew(ctx context.Context, stream string, t *engine.MoveTable, why error) error {
-	return classed(workflow.Again, errors.Join(why, p.to.ForgetParts(ctx, stream, t)))
+// anew gives up the parts of a table that are noted: the next try purges it and copies it from its beginning. No part
+// of it may be noted after that, so it ends what may still be loading them, behind a conversation that was lost.
+func (p *copySession) anew(ctx context.Context, stream string, t *engine.MoveTable) error {
+	if _, err := p.to.Loaded(ctx, stream); err != nil {
+		return err
+	}
+	return p.to.ForgetParts(ctx, stream, t)
 }
 
 // catchUp brings what is kept to a position: whole tables by their changes. Of others the changed rows leave; the

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -64,8 +66,15 @@ func TestCopyGoesOnWithinATable(t *testing.T) {
 	}
 }
 
-// TestCopyThatCannotGoOn: rows of noted parts are there that the source takes for changed ones. The table is copied from its beginning.
+// TestCopyThatCannotGoOn: rows are there that the source takes for changed ones of noted parts, or rows of a part that is not noted. The
+// table is copied from its beginning.
 func TestCopyThatCannotGoOn(t *testing.T) {
+	for _, there := range []int64{5, 8} { // the first part that is noted, and the first that is not
+		t.Run(fmt.Sprint(there), func(t *testing.T) { cannotGoOn(t, there) })
+	}
+}
+
+func cannotGoOn(t *testing.T, there int64) {
 	l := newLittle(t)
 	l.partBytes, l.streams = 1, 1
 	var loads, forgotten atomic.Int64
@@ -75,7 +84,7 @@ func TestCopyThatCannotGoOn(t *testing.T) {
 			switch loads.Add(1) {
 			case 4:
 				return &engine.LostError{Shard: "c", Sent: true, Err: errors.New("no answer")}
-			case 5:
+			case there:
 				return sqlstate.New(sqlstate.UniqueViolation, "a row is there")
 			}
 		case "ForgetParts":
@@ -90,4 +99,42 @@ func TestCopyThatCannotGoOn(t *testing.T) {
 	if forgotten.Load() == 0 {
 		t.Error("no parts were forgotten")
 	}
+}
+
+// TestPartsAreForgottenLast: a part is loaded by another stream while one finds that the table cannot go on. Its note does not outlive the others.
+func TestPartsAreForgottenLast(t *testing.T) {
+	l := newLittle(t)
+	l.partBytes, l.streams = 1, 2
+	var tries, loads, again, rows atomic.Int64
+	other, forgotten := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	l.shards["c"].fail = func(method string) error {
+		switch method {
+		case "SetApplied":
+			tries.Add(1) // the first is the note that the rows are the move's own
+		case "Load":
+			switch {
+			case tries.Load() == 2 && loads.Add(1) == 4:
+				return &engine.LostError{Shard: "c", Sent: true, Err: errors.New("no answer")}
+			case tries.Load() == 3 && again.Add(1) == 1:
+				<-other
+				return sqlstate.New(sqlstate.UniqueViolation, "a row is there")
+			}
+		case "a row":
+			if tries.Load() == 3 && rows.Add(1) == 1 {
+				close(other)
+				select {
+				case <-forgotten:
+				case <-time.After(300 * time.Millisecond):
+				}
+			}
+		case "ForgetParts":
+			once.Do(func() { close(forgotten) })
+		}
+		return nil
+	}
+	l.lead(nil)
+	l.move("m", workflow.Options{KeepMS: -1})
+	l.is("m", workflow.Done)
+	l.settled("c")
 }
