@@ -51,7 +51,7 @@ func TestInternalTablesAreTheMovers(t *testing.T) {
 			"stranger": {"transaction INSERT (id)", "transaction INSERT (shards)", "transaction INSERT (decided)"},
 		}
 		tables := layout()
-		if len(tables) != 7 {
+		if len(tables) != 8 {
 			t.Errorf("%s: the tables are %q", what, tables)
 		}
 		for role, allowed := range may {
@@ -61,6 +61,9 @@ func TestInternalTablesAreTheMovers(t *testing.T) {
 				f := strings.Split(line, "|")
 				if f[1] != "cleave_mover" {
 					t.Errorf("%s: %s is owned by %s", what, f[0], f[1])
+				}
+				if role == "cleave" { // pg_dump
+					do(t, as, `SELECT count(*) FROM cleave_internal.`+f[0])
 				}
 				for name, sql := range writesTo(f[0], strings.Split(f[2], ",")) {
 					_, err := engine.Exec(as, "BEGIN; "+sql)
