@@ -645,7 +645,10 @@ func (a *applier) statement(c *engine.Change) (statement, error) {
 		}
 		sql = "UPDATE ONLY " + qualify(t) + " SET " + strings.Join(sets, ", ") + " WHERE " + a.found(c.Table, n)
 	case engine.ChangeDelete, engine.ChangeLeave:
-		sql = "DELETE FROM ONLY " + qualify(t) + " WHERE " + a.found(c.Table, 0)
+		if sql = "DELETE FROM ONLY " + qualify(t) + " WHERE " + a.found(c.Table, 0); c.Op == engine.ChangeLeave {
+			// No row need be there, so one with that key may be another's: a key without the shard key is not unique over shards.
+			sql += " AND (" + a.where[c.Table] + ")"
+		}
 	case engine.ChangeTruncate:
 		sql = "DELETE FROM ONLY " + qualify(t) + " WHERE " + a.where[c.Table]
 	default:

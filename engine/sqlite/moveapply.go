@@ -320,7 +320,8 @@ type applier struct {
 type appliedTable struct {
 	*movedTable
 	insert, update, delete string
-	others                 []int // columns that are not of the identity
+	leave                  string // delete, if the row is one of the set
+	others                 []int  // columns that are not of the identity
 }
 
 type waitingChange struct {
@@ -628,6 +629,7 @@ func (a *applier) table(n int) (*appliedTable, error) {
 		}
 		where := findRow(m)
 		x := appliedTable{movedTable: m, insert: insertInto(m), delete: "DELETE FROM main." + quote.Ident(m.def.SQLName()) + where}
+		x.leave = x.delete + " AND " + inSet(a.num, &a.set, m)
 		identity := map[int]bool{}
 		for _, k := range m.identity {
 			identity[k] = true
@@ -664,8 +666,10 @@ func (a *applier) apply(w *waitingChange) error {
 	switch w.op {
 	case engine.ChangeInsert:
 		sql, values = m.insert, w.row
-	case engine.ChangeDelete, engine.ChangeLeave:
+	case engine.ChangeDelete:
 		sql, values = m.delete, identityArgs(m.movedTable, w.old)
+	case engine.ChangeLeave:
+		sql, values = m.leave, identityArgs(m.movedTable, w.old)
 	case engine.ChangeTruncate:
 		return c.exec("DELETE FROM main." + quote.Ident(m.def.SQLName()) + " WHERE " + inSet(a.num, &a.set, m.movedTable))
 	case engine.ChangeUpdate:
