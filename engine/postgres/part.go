@@ -83,12 +83,13 @@ func (f *tableFacts) missing(there []run) (out []run) {
 	return append(out, run{f.Filenode, blocks{from: at, to: max(at, f.Blocks), last: true}})
 }
 
-// keyed reports whether the identity is unique.
+// keyed reports whether the identity is unique at each moment, so that a change's key says which row it ends. With a
+// deferrable key two rows may have it in the middle of a transaction.
 func (f *tableFacts) keyed() bool {
 	if f.Identity == "i" {
 		return len(f.Index) > 0
 	}
-	return len(f.Primary) > 0
+	return len(f.Primary) > 0 && !f.Deferrable
 }
 
 // moved is the error for a table whose rows lie elsewhere than they did.
@@ -97,14 +98,14 @@ func moved(t *engine.MoveTable) error {
 }
 
 // Parts gives runs of blocks. Only those of a table with a key can be noted: of others a change does not say
-// which row it is of.
+// which row it is of. What a block and an xmin are in other storage than a heap, its extension knows.
 func (r *rowSource) Parts(ctx context.Context, table int, bytes int64, there []engine.Part) ([]engine.Part, error) {
 	t, f := &r.set.Tables[table], r.facts[table]
 	size := max(f.Blocks*bytes/max(f.Bytes, 1), f.Blocks/partsMost+1, 1)
 	var out []engine.Part
 	var loaded []run
 	since := ""
-	if f.keyed() && (size < f.Blocks || len(there) > 0) {
+	if f.keyed() && f.Heap && (size < f.Blocks || len(there) > 0) {
 		var err error
 		if since, err = r.since(ctx); err != nil {
 			return nil, r.v.failed(ctx, "divide a table", onTable(err, t))
