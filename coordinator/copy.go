@@ -134,7 +134,7 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, k *
 	return total.Load(), nil
 }
 
-// loading is what of a table has been loaded, and how many parts are missing; stale: what is noted of it is not what is there.
+// loading is what of a table has been loaded, and how many parts are missing; stale: its notes do not say which rows the target has.
 type loading struct {
 	parts, rows, bytes atomic.Int64
 	stale              atomic.Bool
