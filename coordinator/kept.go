@@ -178,15 +178,32 @@ func (k *kept) catchUp(ctx context.Context, p *copySession, stream string, until
 type leaving struct {
 	engine.Applier
 	partly []bool
+	given  bool // a change of the transaction
+}
+
+var _ engine.Leaver = (*leaving)(nil)
+
+// OnlyLeaves implements engine.Leaver.
+func (l *leaving) OnlyLeaves(table int) bool { return l.partly[table] }
+
+// Commit implements engine.ChangeSink. It passes on only transactions with a change: the applier takes one without for
+// the sign that the stream rests, and commits.
+func (l *leaving) Commit(ctx context.Context, at engine.Position) error {
+	if !l.given {
+		return nil
+	}
+	l.given = false
+	return l.Applier.Commit(ctx, at)
 }
 
 // Change implements engine.ChangeSink.
 func (l *leaving) Change(ctx context.Context, c *engine.Change) error {
+	if c.Op == engine.ChangeInsert && l.partly[c.Table] {
+		return nil
+	}
+	l.given = true
 	if !l.partly[c.Table] || c.Op == engine.ChangeTruncate {
 		return l.Applier.Change(ctx, c)
-	}
-	if c.Op == engine.ChangeInsert {
-		return nil
 	}
 	return l.Applier.Change(ctx, &engine.Change{Op: engine.ChangeLeave, Table: c.Table, Old: c.Old})
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -137,4 +138,41 @@ func TestPartsAreForgottenLast(t *testing.T) {
 	l.move("m", workflow.Options{KeepMS: -1})
 	l.is("m", workflow.Done)
 	l.settled("c")
+}
+
+// commits counts what an applier is given.
+type commits struct {
+	engine.Applier
+	changes, commits int
+}
+
+func (c *commits) Change(context.Context, *engine.Change) error {
+	c.changes++
+	return nil
+}
+
+func (c *commits) Commit(context.Context, engine.Position) error {
+	c.commits++
+	return nil
+}
+
+// TestTransactionsOfDroppedInserts: nothing of them comes to the target, not even that they have ended.
+func TestTransactionsOfDroppedInserts(t *testing.T) {
+	to := &commits{}
+	l := &leaving{Applier: to, partly: []bool{true, false}}
+	for i, give := range [][]engine.Change{
+		{{Op: engine.ChangeInsert}}, {}, {{Op: engine.ChangeInsert}, {Op: engine.ChangeDelete}}, {{Op: engine.ChangeInsert}}, {{Op: engine.ChangeInsert, Table: 1}},
+	} {
+		for _, c := range give {
+			if err := l.Change(t.Context(), &c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Commit(t.Context(), at(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if to.changes != 2 || to.commits != 2 {
+		t.Errorf("%d changes and %d transactions", to.changes, to.commits)
+	}
 }

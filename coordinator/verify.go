@@ -162,7 +162,7 @@ func (p *copySession) applyUntil(ctx context.Context, stream string, until engin
 		return err
 	}
 	if p.partly != nil {
-		applier = &leaving{applier, p.partly}
+		applier = &leaving{Applier: applier, partly: p.partly}
 	}
 	err = p.from.Changes(ctx, stream, p.set, after, until, applier)
 	if err == nil {

@@ -185,16 +185,23 @@ type LoadedTable struct {
 	Parts []Part
 }
 
-// AddLoaded adds what was noted of a table, or of one part of it, to a list.
+// AddLoaded adds what was noted of a table, or of one part of it (the one with a Place), to a list. A table that is whole has
+// no parts: those that are noted are older. A version of Cleave that does not know of parts leaves them.
 func AddLoaded(list []LoadedTable, t LoadedTable, part Part) []LoadedTable {
+	for i := range list {
+		of := &list[i]
+		switch {
+		case of.Schema != t.Schema || of.Name != t.Name:
+			continue
+		case part.Place == "":
+			*of = t
+		case of.Parts != nil:
+			of.Rows, of.Bytes, of.Parts = of.Rows+t.Rows, of.Bytes+t.Bytes, append(of.Parts, part)
+		}
+		return list
+	}
 	if part.Place == "" {
 		return append(list, t)
-	}
-	for i := range list {
-		if of := &list[i]; of.Schema == t.Schema && of.Name == t.Name {
-			of.Rows, of.Bytes, of.Parts = of.Rows+t.Rows, of.Bytes+t.Bytes, append(of.Parts, part)
-			return list
-		}
 	}
 	t.Parts = []Part{part}
 	return append(list, t)
@@ -270,6 +277,14 @@ type ChangeSink interface {
 	// before it, it says that the stream has come that far; an Applier then has committed
 	// all changes when it returns.
 	Commit(ctx context.Context, at Position) error
+}
+
+// Leaver is a ChangeSink that wants of some tables only what lets rows leave. Changes gives it no inserts of them, and
+// need not know the values of rows that come into the set.
+type Leaver interface {
+	ChangeSink
+	// OnlyLeaves reports whether a table (an index into Set.Tables) is such a one.
+	OnlyLeaves(table int) bool
 }
 
 // Applier is a ChangeSink that applies to a shard what it is given. Changes are

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/cleavedb/cleave/engine"
@@ -51,5 +52,33 @@ func TestLeaveIsOfTheSet(t *testing.T) {
 	p.must(a.Close())
 	if left := pgtest.Ask(t, p.urls[1], `SELECT string_agg(id::text, ',') FROM loose`); left != "2" {
 		t.Errorf("rows %s are left", left)
+	}
+}
+
+// leaves wants nothing but what leaves.
+type leaves struct{ got []engine.ChangeOp }
+
+func (l *leaves) Change(_ context.Context, c *engine.Change) error {
+	l.got = append(l.got, c.Op)
+	return nil
+}
+
+func (l *leaves) Commit(context.Context, engine.Position) error { return nil }
+
+func (l *leaves) OnlyLeaves(int) bool { return true }
+
+// TestLeavesOfLargeValues: an update brings a row into the set whose large value the log does not have. Who wants only what leaves needs none.
+func TestLeavesOfLargeValues(t *testing.T) {
+	p := newPair(t, []string{"big"}, `CREATE TABLE big (k bigint NOT NULL, id integer NOT NULL, a text, PRIMARY KEY (k, id))`, `ALTER TABLE big ALTER a SET STORAGE EXTERNAL`)
+	p.do(`INSERT INTO big VALUES (99, 1, repeat('ab', 50000)), (100, 2, repeat('cd', 50000))`)
+	at, err := p.src.CaptureChanges(t.Context(), pairID, p.set)
+	p.must(err)
+	p.do(`UPDATE big SET k = 101 WHERE id = 1`, `INSERT INTO big VALUES (102, 3, 'new')`, `UPDATE big SET k = 103 WHERE id = 2`, `UPDATE big SET k = 99 WHERE id = 1`)
+	until, err := p.src.Here(t.Context())
+	p.must(err)
+	to := &leaves{}
+	p.must(p.src.Changes(t.Context(), pairID, p.set, at, until, to))
+	if string(to.got[0])+string(to.got[1]) != "UD" || len(to.got) != 2 {
+		t.Errorf("got %q", to.got)
 	}
 }
