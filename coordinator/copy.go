@@ -43,7 +43,7 @@ func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r 
 	// Of a set without tables the copy only tells the target where the changes go on.
 	lost := max(before-had, 0)
 	if lost > 0 {
-		r.Note += orEmpty(r.Note, ", ") + k.again(lost)
+		r.Note += orEmpty(r.Note, ", ") + again(lost)
 	}
 	if lost > 0 || len(k.partly) > 0 {
 		j.prog.copiesAgain(k.doing(lost))

@@ -73,20 +73,14 @@ func (k *kept) told() string {
 		says = append(says, fmt.Sprintf("of them %d rows of %d tables before the copy was interrupted", rows, len(k.whole)))
 	}
 	for _, t := range k.partly {
-		says = append(says, fmt.Sprintf("the copy of table %s went on after %d rows", t.Name, t.Rows))
+		says = append(says, fmt.Sprintf("the copy of table %s.%s went on after %d rows", t.Schema, t.Name, t.Rows))
 	}
 	return strings.Join(says, ", ")
 }
 
 // again says why rows are copied again, for the move's history.
-func (k *kept) again(rows int64) string {
-	text := fmt.Sprintf("about %d rows were copied again, since their tables or parts of them were not whole when the copy was interrupted", rows)
-	for _, t := range k.unnoted.Tables {
-		if len(t.Identity) == len(t.Columns) {
-			text += fmt.Sprintf(", table %s has no key and was copied from its beginning", t.Name)
-		}
-	}
-	return text
+func again(rows int64) string {
+	return fmt.Sprintf("about %d rows were copied again, since their tables or parts of them were not whole when the copy was interrupted", rows)
 }
 
 // doing says what is kept, for the progress of a move.
@@ -94,7 +88,7 @@ func (k *kept) doing(again int64) string {
 	rows, _ := k.size()
 	text := fmt.Sprintf("the copy was interrupted: %d rows are kept, about %d rows are copied again", rows, again)
 	for _, t := range k.partly {
-		text += fmt.Sprintf("; the copy of table %s goes on after %d rows", t.Name, t.Rows)
+		text += fmt.Sprintf("; the copy of table %s.%s goes on after %d rows", t.Schema, t.Name, t.Rows)
 	}
 	return text
 }
@@ -106,7 +100,7 @@ func (k *kept) source(ctx context.Context, p *copySession, stream string, bytes 
 	var err error
 	if first {
 		rows, err = p.from.Capture(ctx, stream, p.set)
-	} else {
+	} else if err = k.catchUpToNow(ctx, p, stream); err == nil {
 		rows, err = p.from.CaptureRows(ctx, stream, k.rest)
 		err = gone(err)
 	}
@@ -171,6 +165,15 @@ func (k *kept) catchUp(ctx context.Context, p *copySession, stream string, until
 		there.partly = append(there.partly, k.partOf(&t).Parts != nil)
 	}
 	return there.applyUntil(ctx, stream, until)
+}
+
+// catchUpToNow does most of that before there is a view, which keeps the source from vacuuming while it is open.
+func (k *kept) catchUpToNow(ctx context.Context, p *copySession, stream string) error {
+	now, err := p.from.Here(ctx)
+	if err != nil {
+		return err
+	}
+	return k.catchUp(ctx, p, stream, now)
 }
 
 // leaving lets changed rows leave tables of which only some parts are on the target. An insert is not in them, and a

@@ -57,7 +57,7 @@ func TestCopyGoesOnWithinATable(t *testing.T) {
 			s := l.is("m", workflow.Done)
 			end()
 			l.settled("c")
-			if text := fmt.Sprint(s.History); !strings.Contains(text, "the copy of table t went on after ") {
+			if text := fmt.Sprint(s.History); !strings.Contains(text, "the copy of table public.t went on after ") {
 				t.Errorf("it does not say so: %s", text)
 			}
 			if !writers && s.Copied != rows {

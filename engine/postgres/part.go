@@ -102,7 +102,7 @@ func moved(t *engine.MoveTable) error {
 func (r *rowSource) Parts(ctx context.Context, table int, bytes int64, there []engine.Part) ([]engine.Part, error) {
 	t, f := &r.set.Tables[table], r.facts[table]
 	size := max(f.Blocks*bytes/max(f.Bytes, 1), f.Blocks/partsMost+1, 1)
-	var out []engine.Part
+	var out, again []engine.Part
 	var loaded []run
 	since := ""
 	if f.keyed() && f.Heap && (size < f.Blocks || len(there) > 0) {
@@ -120,14 +120,14 @@ func (r *rowSource) Parts(ctx context.Context, table int, bytes int64, there []e
 			return nil, r.v.failed(ctx, "divide a table", err)
 		}
 		loaded = append(loaded, l)
-		out = append(out, engine.Part{Place: p.Place, Since: since, Changed: p.Since})
+		again = append(again, engine.Part{Place: p.Place, Since: since, Changed: p.Since})
 	}
 	for _, gap := range f.missing(loaded) {
 		for _, piece := range gap.divide(size) {
 			out = append(out, engine.Part{Place: piece.String(), Since: since})
 		}
 	}
-	return out, nil
+	return append(out, again...), nil // should it be interrupted again, more of the table is noted
 }
 
 // since is the view's snapshot, as pg_current_snapshot prints it.

@@ -242,7 +242,7 @@ func copyGoesOnWithinATable(t *testing.T, engines []string) {
 	if had.Load() == 0 || again.Load() > touched || had.Load()+others.Load() > int64(moved)+touched {
 		t.Errorf("%d rows were kept, %d changed ones and %d others were copied, of %d of which %d were touched", had.Load(), again.Load(), others.Load(), moved, touched)
 	}
-	if text := told(w); !strings.Contains(text, fmt.Sprintf("the copy of table bulk went on after %d rows", had.Load())) || !strings.Contains(text, "both copies have the same") {
+	if text := told(w); !strings.Contains(text, fmt.Sprintf("the copy of table public.bulk went on after %d rows", had.Load())) || !strings.Contains(text, "both copies have the same") {
 		t.Errorf("it does not say what it did:\n%s", text)
 	}
 	if n := c.number(`SELECT count(*) FROM bulk`); n != rows-3*rows/100+3*tenants*accounts {
