@@ -340,24 +340,31 @@ func (v *mover) Sizes(ctx context.Context, set engine.Set) (rows, bytes int64, e
 		return 0, 0, v.failed(ctx, op, err)
 	}
 	for i := range set.Tables {
-		t, f := &set.Tables[i], facts[i]
-		percent := 100.0
-		if f.Blocks > sampleBlocks {
-			percent = 100 * sampleBlocks / float64(f.Blocks)
-		}
-		sample := ""
-		if percent < 100 {
-			sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%g)", percent)
-		}
-		res, err := c.exec(ctx, fmt.Sprintf(`SELECT pg_catalog.count(*)::pg_catalog.text, coalesce(pg_catalog.sum(pg_catalog.pg_column_size(%s.*)), 0)::pg_catalog.text FROM ONLY %s%s WHERE %s`,
-			ident(t.Name), qualify(t), sample, where(&set, t)))
+		r, b, err := facts[i].sampled(ctx, c, &set, &set.Tables[i])
 		if err != nil {
-			return 0, 0, v.failed(ctx, op, onTable(err, t))
+			return 0, 0, v.failed(ctx, op, err)
 		}
-		rows += int64(float64(count(res.Rows[0][0])) * 100 / percent)
-		bytes += int64(float64(count(res.Rows[0][1])) * 100 / percent)
+		rows, bytes = rows+r, bytes+b
 	}
 	return rows, bytes, nil
+}
+
+// sampled is Sizes of one table.
+func (f *tableFacts) sampled(ctx context.Context, c *conn, set *engine.Set, t *engine.MoveTable) (rows, bytes int64, err error) {
+	percent := 100.0
+	if f.Blocks > sampleBlocks {
+		percent = 100 * sampleBlocks / float64(f.Blocks)
+	}
+	sample := ""
+	if percent < 100 {
+		sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%g)", percent)
+	}
+	res, err := c.exec(ctx, fmt.Sprintf(`SELECT pg_catalog.count(*)::pg_catalog.text, coalesce(pg_catalog.sum(pg_catalog.pg_column_size(%s.*)), 0)::pg_catalog.text FROM ONLY %s%s WHERE %s`,
+		ident(t.Name), qualify(t), sample, where(set, t)))
+	if err != nil {
+		return 0, 0, onTable(err, t)
+	}
+	return int64(float64(count(res.Rows[0][0])) * 100 / percent), int64(float64(count(res.Rows[0][1])) * 100 / percent), nil
 }
 
 // purges are where the last Purge of each set has stopped, so that the next does not go

@@ -19,6 +19,9 @@ import (
 // partsMost bounds the parts of a table: each is a COPY, and a row of loaded_part.
 const partsMost = 4096
 
+// partsFew is how many a table may have of whose rows few move.
+const partsFew = 64
+
 // run is what engine.Part.Place says: blocks of one file of the table.
 type run struct {
 	file int64
@@ -101,12 +104,14 @@ func moved(t *engine.MoveTable) error {
 // which row it is of. What a block and an xmin are in other storage than a heap, its extension knows.
 func (r *rowSource) Parts(ctx context.Context, table int, bytes int64, there []engine.Part) ([]engine.Part, error) {
 	t, f := &r.set.Tables[table], r.facts[table]
-	size := max(f.Blocks*bytes/max(f.Bytes, 1), f.Blocks/partsMost+1, 1)
+	size, err := r.partBlocks(ctx, table, bytes)
+	if err != nil {
+		return nil, r.v.failed(ctx, "divide a table", onTable(err, t))
+	}
 	var out, again []engine.Part
 	var loaded []run
 	since := ""
 	if f.keyed() && f.Heap && (size < f.Blocks || len(there) > 0) {
-		var err error
 		if since, err = r.since(ctx); err != nil {
 			return nil, r.v.failed(ctx, "divide a table", onTable(err, t))
 		}
@@ -130,6 +135,21 @@ func (r *rowSource) Parts(ctx context.Context, table int, bytes int64, there []e
 	return append(out, again...), nil // should it be interrupted again, more of the table is noted
 }
 
+// partBlocks is how many blocks a part has. Each costs a conversation with the target, so where few rows of a large table move it has more.
+func (r *rowSource) partBlocks(ctx context.Context, table int, bytes int64) (int64, error) {
+	f := r.facts[table]
+	size := max(f.Blocks*bytes/max(f.Bytes, 1), f.Blocks/partsMost+1, 1)
+	if f.Blocks/size < partsFew {
+		return size, nil
+	}
+	var moves int64
+	err := r.in(ctx, func(c *conn) (err error) {
+		_, moves, err = f.sampled(ctx, c, &r.set, &r.set.Tables[table])
+		return err
+	})
+	return max(size, (f.Blocks-1)/max(moves/max(bytes, 1), partsFew)+1), err
+}
+
 // since is the view's snapshot, as pg_current_snapshot prints it.
 func (r *rowSource) since(ctx context.Context) (string, error) {
 	r.asked.Lock()
@@ -137,13 +157,14 @@ func (r *rowSource) since(ctx context.Context) (string, error) {
 	if r.sees != "" {
 		return r.sees, nil
 	}
-	return r.sees, r.in(ctx, func(c *conn) error {
+	err := r.in(ctx, func(c *conn) error {
 		res, err := c.exec(ctx, "SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text")
 		if err == nil {
 			r.sees = res.Rows[0][0].String
 		}
 		return err
 	})
+	return r.sees, err
 }
 
 // changedSince is the condition of row versions that a view sees and an earlier one did not. Both are snapshots as

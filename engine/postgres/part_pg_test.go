@@ -55,6 +55,20 @@ func TestLeaveIsOfTheSet(t *testing.T) {
 	}
 }
 
+// TestPartsOfFewRows: one row of a large table moves. The table is not divided as if all of it did.
+func TestPartsOfFewRows(t *testing.T) {
+	p := newPair(t, []string{"large"}, `CREATE TABLE large (k bigint PRIMARY KEY, v text)`)
+	p.do(`INSERT INTO large SELECT n, repeat('x', 1000) FROM generate_series(199, 1699) AS n`)
+	view, err := p.src.Capture(t.Context(), pairID, p.set)
+	p.must(err)
+	defer view.Close()
+	parts, err := view.Parts(t.Context(), 0, 8192, nil)
+	p.must(err)
+	if len(parts) < 32 || len(parts) > 64 {
+		t.Errorf("%d parts", len(parts))
+	}
+}
+
 // leaves wants nothing but what leaves.
 type leaves struct{ got []engine.ChangeOp }
 
