@@ -69,6 +69,7 @@ func RunMover(t *testing.T, h MoverHarness) {
 	t.Run("Interrupted", func(t *testing.T) { runMoveInterrupted(t, h) })
 	t.Run("Parts", func(t *testing.T) { runMoveParts(t, h) })
 	t.Run("Parts written", func(t *testing.T) { runMovePartsWritten(t, h) })
+	t.Run("Leave", func(t *testing.T) { runMoveLeave(t, h) })
 	t.Run("Huge", func(t *testing.T) { runMoveHuge(t, h) })
 	t.Run("Strict", func(t *testing.T) { runMoveStrict(t, h) })
 	t.Run("One applier", func(t *testing.T) { runMoveOneApplier(t, h) })

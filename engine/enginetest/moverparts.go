@@ -177,3 +177,21 @@ func (m *partsMove) interrupted(t *testing.T) {
 		t.Errorf("a table that is whole is noted as %+v", list)
 	}
 }
+
+// runMoveLeave: a row that a change lets leave need not be there. One with its key that is not of the set stays.
+func runMoveLeave(t *testing.T, h MoverHarness) {
+	m := newMove(t, h, otherTable)
+	m.to.do(`INSERT INTO other VALUES (5500, 1)`)
+	a, err := m.dst.Apply(m.ctx(), m.id, m.set)
+	m.must("apply", err)
+	m.must("change", a.Change(m.ctx(), putOther("110", "1")))
+	for _, k := range []string{"110", "120", "5500"} {
+		m.must("leave", a.Change(m.ctx(), &engine.Change{Op: engine.ChangeLeave, Old: []engine.Text{{String: k}}}))
+	}
+	m.must("commit", a.Commit(m.ctx(), m.here()))
+	_, err = a.Flush(m.ctx())
+	m.must("flush", err)
+	m.must("close", a.Close())
+	same(t, "rows that are left", len(m.to.do(`SELECT k FROM other WHERE k = 5500`).all('D')), 1)
+	same(t, "rows of the set that are left", len(m.rows(m.to, 0)), 0)
+}

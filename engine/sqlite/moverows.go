@@ -679,6 +679,7 @@ func (v *view) Parts(ctx context.Context, table int, bytes int64, there []engine
 // divide returns noted parts, whose changed rows are missing, and the others.
 func (v *view) divide(t *movedTable, file, least, most int64, span uint64, there []engine.Part) (list []engine.Part, err error) {
 	var loaded []rowRun
+	var again []engine.Part
 	for _, p := range there {
 		r, err := runOf(p.Place)
 		if err != nil {
@@ -688,13 +689,14 @@ func (v *view) divide(t *movedTable, file, least, most int64, span uint64, there
 			return nil, sqlstate.New(sqlstate.ObjectNotInState, "the rows of table %s may lie elsewhere than when its copy began", t.def.Name)
 		}
 		loaded = append(loaded, r)
-		list = append(list, engine.Part{Place: p.Place, Since: string(v.Position()), Changed: p.Since})
+		again = append(again, engine.Part{Place: p.Place, Since: string(v.Position()), Changed: p.Since})
 	}
 	for _, gap := range missing(file, loaded) {
 		for _, r := range gap.divide(least, most, span) {
 			list = append(list, engine.Part{Place: r.String(), Since: string(v.Position())})
 		}
 	}
+	list = append(list, again...) // should it be interrupted again, more of the table is noted
 	if len(list) == 1 || !t.unique {
 		for i := range list {
 			list[i].Since = ""
