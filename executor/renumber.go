@@ -28,7 +28,7 @@ func (p *Pipeline) hold(b []byte, err error) error {
 // know, in place. held: nothing may be waited for, but shards have to be asked.
 func (p *Pipeline) renumber(typ byte, body []byte, e *expected) (held bool, err error) {
 	o := p.Conn.own()
-	if o == nil {
+	if o == nil || p.Inner && typ == wire.ParameterDescription { // what asks goes on with the shard's own numbers
 		return false, nil
 	}
 	for {

@@ -78,14 +78,14 @@ func (a *asker) Exec(sql string) (*engine.Result, error) { return a.x.shards.exe
 
 // Describe implements [timeinput.Server].
 func (a *asker) Describe(text string, oids []uint32) ([]uint32, error) {
+	if _, err := a.c.OIDs(oids, true); err != nil {
+		return nil, err
+	}
 	inside := a.c == a.x.tx.conn
 	if inside {
 		if _, err := a.Exec("SAVEPOINT cleave_inputs"); err != nil {
 			return nil, err
 		}
-	}
-	if _, err := a.c.OIDs(oids, true); err != nil {
-		return nil, err
 	}
 	a.x.shards.setRunning(a.c)
 	types, err := timeinput.Describe(a.c, text, oids)
@@ -106,7 +106,20 @@ func (a *asker) types(s *statement) (*plan.InputQuestion, []plan.InputType, erro
 	if err != nil || st.Asks == nil {
 		return nil, nil, nil // what is wrong with it is told when it is planned
 	}
+	if x.tx.schema != nil {
+		return st.Asks, nil, nil // who asked would wait for the transaction's own locks
+	}
 	defer func() { a.done() }()
+	if len(x.shards.temps) > 0 || x.shards.pin != nil { // names may mean what only the session has
+		if err = a.reach(); err != nil {
+			return nil, nil, err
+		}
+		types, err := timeinput.Ask(a, st.Asks, slices.Clone(s.oids[:min(len(s.oids), st.Asks.Params)]))
+		if err != nil {
+			err = x.shards.shardSaid(a.c, err)
+		}
+		return st.Asks, types, err
+	}
 	types, err := x.srv.several.Inputs.Types(st.Asks, s.oids, func(text string, oids []uint32) *executor.Prepared {
 		return x.srv.ex.Prepare(text, oids, snap.SchemaVersion(), x.gucs.Settings)
 	}, func() (timeinput.Server, error) { return a, a.reach() })

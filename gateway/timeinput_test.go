@@ -81,6 +81,9 @@ var inputCases = []struct {
 		"SAVEPOINT s; UPDATE ev SET at = 'now'; SELECT count(DISTINCT at) FROM ev; ROLLBACK TO s; UPDATE ev SET at = 'now' WHERE k > 3; SELECT count(DISTINCT at) FROM ev"}},
 	{name: "prepared", scripts: []string{"PREPARE q AS SELECT count(*) FROM ev WHERE at = 'now'; EXECUTE q; DEALLOCATE q", "PREPARE q AS SELECT count(*) FROM ev WHERE note = 'now' AND d < 'tomorrow'; EXECUTE q; DEALLOCATE q",
 		"PREPARE q (int) AS UPDATE ev SET at = 'now' WHERE k > $1; EXECUTE q (0); SELECT count(DISTINCT at) FROM ev; DEALLOCATE q"}},
+	{name: "prepared where nobody can be asked", refused: true, scripts: []string{"ALTER TABLE ev ADD COLUMN z int; PREPARE q AS SELECT count(*) FROM ev WHERE at = 'now'; DEALLOCATE q", "PREPARE q AS SELECT ev.at < 'today', count(*) FROM ev GROUP BY at < 'today'; DEALLOCATE q"}},
+	{name: "behind an escape of JSON, and beside a zone with hyphens", refused: true, scripts: []string{
+		`SELECT count(*) FROM ev, jsonb_to_record('{"at":"\tnow"}') x (at timestamptz)`, "SELECT count(*) FROM ev WHERE at >= 'today America/Port-au-Prince'"}},
 	{name: "an array, and a range, prepared", scripts: []string{"PREPARE q AS SELECT count(*) FROM ev WHERE at = ANY ('{now}'::timestamptz[]); EXECUTE q; DEALLOCATE q", "PREPARE q AS SELECT count(*) FROM ev WHERE '[now,now]'::tstzrange @> at; EXECUTE q; DEALLOCATE q"}},
 	{name: "errors of PostgreSQL's own", failing: true, scripts: []string{"SELECT count(*) FROM ev WHERE nothing = 'now'", "SELECT count(*) FROM ev WHERE nofunction('now') = at", "SELECT count(*) FROM ev WHERE k = 'now'", "SELECT at, count(*) FROM ev WHERE at = 'now' GROUP BY d"}},
 	{name: "in a cursor, EXPLAIN and COPY of a query", scripts: []string{"DECLARE q CURSOR FOR SELECT k FROM ev WHERE at = 'now' ORDER BY k; FETCH ALL FROM q", "EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) SELECT 1 FROM ev WHERE at = 'now' AND false; SELECT count(*) FROM ev WHERE at = 'now'"}},

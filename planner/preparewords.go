@@ -64,13 +64,21 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 
 // typedWords are the literals of a text that q asks for, with the types of those of another one; the two have the same literals.
 func (a *analyzer) typedWords(q, asked *plan.InputQuestion, types []plan.InputType) (out []PreparedWord) {
-	if q == nil || asked == nil || len(q.Asked) != len(asked.Asked) {
+	if q == nil || asked == nil {
 		return nil
 	}
+	const none = "NULL::pg_catalog.text" // what it is read as is not known
 	for i, l := range q.Asked {
-		_, t := asked.At(asked.Asked[i].Location, types)
+		var t plan.InputType
+		if len(q.Asked) == len(asked.Asked) {
+			_, t = asked.At(asked.Asked[i].Location, types)
+		}
 		name := cmp.Or(t.Name, wordTypes[t.OID])
-		if name == "" || readsOf(t.OID) == readsText {
+		switch {
+		case t.OID == 0:
+			out = append(out, PreparedWord{l.From, l.To, none})
+			continue
+		case name == "" || readsOf(t.OID) == readsText:
 			continue
 		}
 		c := &pg.TypeCast{Arg: textConst(l.Text), TypeName: typeNamed(name)}

@@ -52,7 +52,7 @@ var zoneNames = wordSet(`am pm z t zulu utc uct gmt ut allballs at on dst mon mo
 		hkt sgt pht jst kst awst acst acdt aest aedt nzst nzdt nzt chast fjt universal cuba egypt eire iran israel jamaica japan libya navajo poland portugal prc roc rok singapore turkey hongkong
 		ad bc d dow doy epoch h infinity isodow isoyear j jd m mm s y iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt
 		acsst act acwst aesst aft almst almt amst amt anast anat arst awsst azost azot azst azt bdst bnt bort bra btt cadt cast cct cetdst chadt chat chut ckt
-		cot cxt davt ddut easst east eetdst egst egt fet fjst fkst fkt fnst fnt galt gamt gest get gft gilt gyt idt iot irkst irkt irt jayt kdt kgst kgt kost
+		lmt cot cxt davt ddut easst east eetdst egst egt fet fjst fkst fkt fnst fnt galt gamt gest get gft gilt gyt idt iot irkst irkt irt jayt kdt kgst kgt kost
 		krast krat lhdt lhst ligt lint lkt localtime magst magt mart mawt mesz metdst mez mht mmt mpt must mut mvt myt nft novst novt nut omsst omst petst
 		pett pgt pkst pmdt pmst pont posixrules pwt pyst pyt ret sadt sct su taht tft tjt tkt tmt tot trut tvt ulast ulat uyst uyt uzst uzt vet vlast vlat
 		volt vut w wadt wakt wast wdt wetdst wft wgst wgt xjt yakst yakt yapt yekst yekt`)
@@ -76,8 +76,13 @@ func HasTimeWord(s string) bool {
 			return string(rune(c))
 		})
 	}
+	if strings.Contains(s, `\`) && hasTimeWordAs(blanks.Replace(s)) { // of JSON: "\tnow"
+		return true
+	}
 	return hasTimeWordAs(s) || strings.ContainsAny(s, `"\`) && hasTimeWordAs(unquoted.Replace(s)) // {n\ow}
 }
+
+var blanks = strings.NewReplacer(`\b`, " ", `\f`, " ", `\n`, " ", `\r`, " ", `\t`, " ")
 
 var numbered = regexp.MustCompile(`\\u00[4-7][0-9a-fA-F]`)
 
@@ -136,7 +141,7 @@ func timely(s string, from, to int) bool {
 			continue
 		}
 		end := i
-		for end < to && (letter(s[end]) || s[end] == '/') {
+		for end < to && (letter(s[end]) || s[end] == '/' || s[end] == '-' && strings.Contains(s[i:end], "/")) { // America/Port-au-Prince
 			end++
 		}
 		if !posixZone(s[end:to]) && !timelyName(s[i:end]) {

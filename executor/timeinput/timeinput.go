@@ -20,7 +20,9 @@ import (
 )
 
 // NoTimes are the categories of types that read no times: enumerations, strings, numbers and others of pg_type.typcategory.
-const NoTimes = "ESUNBGIVX"
+//
+// U, which CREATE TYPE gives what says nothing, is none: a type of times may have it.
+const NoTimes = "ESNBGIVX"
 
 // Server is a conversation with a shard.
 type Server interface {
@@ -67,6 +69,9 @@ func (a *Answers) Types(q *plan.InputQuestion, oids []uint32, prepared func(text
 	types, err = Ask(s, q, oids)
 	if err != nil {
 		return nil, err
+	}
+	if types == nil { // by this shard, perhaps, or for now
+		return nil, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,6 +166,9 @@ func named(s Server, q *plan.InputQuestion, got []uint32, texts map[int]bool) ([
 	res, err := s.Exec("SELECT oid, typcategory, pg_catalog.format_type(oid, NULL) FROM pg_catalog.pg_type WHERE oid IN (" + strings.Join(unsure, ", ") + ")")
 	if err != nil {
 		return nil, err
+	}
+	if len(res.Rows) < len(unsure) {
+		return nil, nil // dropped meanwhile
 	}
 	for _, row := range res.Rows {
 		for i := range types {
