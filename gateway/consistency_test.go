@@ -252,18 +252,25 @@ func TestOrderBetweenTransactions(t *testing.T) {
 	reader := a.connect(t)
 	exec(t, reader, "SET cleave.read_consistency = 'atomic'")
 	a.sums(reader, 200, "before")
-	slow.hold("REPEATABLE READ")
+	const rich = "SELECT sum(CASE WHEN balance > 1000 THEN tenant_id ELSE 0 END)::bigint FROM account"
+	one[int64](t, reader, rich) // it is described and prepared: from now on its message alone has a look
+	since := a.direct(t, 0, "SELECT clock_timestamp()")
+	slow.hold("cleave_look")
 	got := make(chan int64, 1)
 	go func() {
 		var n int64
-		if err := reader.QueryRow(context.Background(), "SELECT sum(CASE WHEN balance > 1000 THEN tenant_id ELSE 0 END)::bigint FROM account").Scan(&n); err != nil {
+		if err := reader.QueryRow(context.Background(), rich).Scan(&n); err != nil {
 			n = -1
 		}
 		got <- n
 	}()
-	<-slow.held
-	waitfor.True(t, "shard 0 has its snapshot", func() bool {
-		return a.direct(t, 0, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' AND backend_xmin IS NOT NULL") == "1"
+	select {
+	case <-slow.held:
+	case n := <-got:
+		t.Fatalf("the reader saw %d, and sent no look", n)
+	}
+	waitfor.True(t, "shard 0 has answered", func() bool {
+		return a.direct(t, 0, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND query LIKE '%1000%' AND query NOT LIKE '%pg_stat%' AND query_start > '"+since+"'") == "1"
 	})
 	a.direct(t, 0, fmt.Sprintf("UPDATE account SET balance = 2000 WHERE tenant_id = %d", a.keys[0])) // T1
 	pgtest.Ask(t, direct, fmt.Sprintf("UPDATE account SET balance = 2000 WHERE tenant_id = %d", a.keys[1]))
