@@ -135,6 +135,10 @@ func TestTwoPrimariesOfOneTimelineAreRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	servers[2].Kill()
+	// The one that is left is taken if it lacks nothing of what the other was seen to have: its log goes beyond.
+	for _, sql := range []string{"SELECT pg_logical_emit_message(true, 'test', 'beyond')", "SELECT pg_switch_wal()", "SELECT pg_logical_emit_message(true, 'test', 'beyond')"} {
+		pgtest.Ask(t, servers[1].SuperuserURL("postgres"), sql)
+	}
 	waitfor.True(t, "one is left", func() bool { return ex.Endpoints()[1].Serves == engine.Primary })
 	c = acquire(t, ex, "shard-0", nil)
 	c.Release()
