@@ -2,6 +2,8 @@ package planner
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -43,7 +45,11 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 	out := a.typedWords(asksOf(&a.sourceText, n), asked, types)
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		c, ok := m.(*pg.TypeCast)
-		if !ok || c.Arg.GetAConst().GetSval() == nil {
+		if f, is := m.(*pg.FuncCall); is && len(f.Args) == 1 { // timestamptz('now') is a cast
+			names := sqltree.Strings(f.Funcname)
+			c, ok = &pg.TypeCast{Arg: f.Args[0], TypeName: typeNamed(names[len(names)-1])}, slices.Contains(slices.Collect(maps.Values(wordTypes)), names[len(names)-1])
+		}
+		if !ok || c.TypeName == nil || c.Arg.GetAConst().GetSval() == nil || slices.ContainsFunc(out, func(w PreparedWord) bool { return w.From == int(c.Arg.GetAConst().Location) }) {
 			return true
 		}
 		i := a.TokenAt(c.Arg.GetAConst().Location)
