@@ -139,16 +139,23 @@ func TestTransactionMode(t *testing.T) {
 	exec(t, conn, "ROLLBACK")
 }
 
-// TestAtomicReads: sums over several shards are whole in the atomic mode while
-// others transfer between them, in single statements and in blocks.
-func TestAtomicReads(t *testing.T) {
-	t.Parallel()
-	c, conn, keys := orders(t, config{})
+// mirrored has a row on each shard in orders, and the same in another table.
+func mirrored(t *testing.T) (c *cluster, conn *pgx.Conn, keys [][]int64) {
+	t.Helper()
+	c, conn, keys = orders(t, config{})
 	exec(t, conn, "CREATE TABLE mirror (tenant_id bigint PRIMARY KEY, id bigint) WITH (cleave.shard_key = 'tenant_id')")
 	for _, ks := range keys {
 		exec(t, conn, "INSERT INTO orders VALUES ($1, 1000, 'x')", ks[0])
 		exec(t, conn, "INSERT INTO mirror VALUES ($1, 1000)", ks[0])
 	}
+	return c, conn, keys
+}
+
+// TestAtomicReads: sums over several shards are whole in the atomic mode while
+// others transfer between them, in single statements and in blocks.
+func TestAtomicReads(t *testing.T) {
+	t.Parallel()
+	c, conn, keys := mirrored(t)
 	want := int64(1000 * len(keys))
 	const rounds = 12
 	// Two relations on each shard, which have to have one snapshot.
@@ -221,12 +228,7 @@ func TestAtomicReads(t *testing.T) {
 // a transaction that another shard's sees, and cannot be taken anew, it is refused.
 func TestAtomicReadsOfAMessage(t *testing.T) {
 	t.Parallel()
-	c, conn, keys := orders(t, config{})
-	exec(t, conn, "CREATE TABLE mirror (tenant_id bigint PRIMARY KEY, id bigint) WITH (cleave.shard_key = 'tenant_id')")
-	for _, ks := range keys {
-		exec(t, conn, "INSERT INTO orders VALUES ($1, 1000, 'x')", ks[0])
-		exec(t, conn, "INSERT INTO mirror VALUES ($1, 1000)", ks[0])
-	}
+	c, conn, keys := mirrored(t)
 	const sum, joined = "SELECT sum(id)::bigint FROM orders", "SELECT sum(a.id)::bigint FROM orders a JOIN mirror b ON a.tenant_id + 0 = b.tenant_id"
 	want := fmt.Sprint(1000 * len(keys))
 	holder, writer, watcher := c.connect(t), c.connect(t), c.connect(t)
@@ -338,12 +340,7 @@ func TestAtomicCopy(t *testing.T) {
 // TestAtomicReadLeavesNoPortal: a join that did not fit at first leaves no portal open in its block, which would keep TRUNCATE out.
 func TestAtomicReadLeavesNoPortal(t *testing.T) {
 	t.Parallel()
-	c, conn, keys := orders(t, config{})
-	exec(t, conn, "CREATE TABLE mirror (tenant_id bigint PRIMARY KEY, id bigint) WITH (cleave.shard_key = 'tenant_id')")
-	for _, ks := range keys {
-		exec(t, conn, "INSERT INTO orders VALUES ($1, 1000, 'x')", ks[0])
-		exec(t, conn, "INSERT INTO mirror VALUES ($1, 1000)", ks[0])
-	}
+	c, conn, keys := mirrored(t)
 	exec(t, conn, "SET cleave.read_consistency = 'atomic'")
 	one[int64](t, conn, "SELECT count(*) FROM orders")
 	for range 3 {

@@ -2,8 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -44,12 +42,8 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 	a := p.analyzer(sql, snap, path)
 	out := a.typedWords(asksOf(&a.sourceText, n), asked, types)
 	sqltree.Inspect(n, func(m proto.Message) bool {
-		c, ok := m.(*pg.TypeCast)
-		if f, is := m.(*pg.FuncCall); is && len(f.Args) == 1 { // timestamptz('now') is a cast
-			names := sqltree.Strings(f.Funcname)
-			c, ok = &pg.TypeCast{Arg: f.Args[0], TypeName: typeNamed(names[len(names)-1])}, slices.Contains(slices.Collect(maps.Values(wordTypes)), names[len(names)-1])
-		}
-		if !ok || c.TypeName == nil || c.Arg.GetAConst().GetSval() == nil || slices.ContainsFunc(out, func(w PreparedWord) bool { return w.From == int(c.Arg.GetAConst().Location) }) {
+		c := a.castOf(m)
+		if c == nil || c.Arg.GetAConst().GetSval() == nil {
 			return true
 		}
 		i := a.TokenAt(c.Arg.GetAConst().Location)
@@ -66,6 +60,20 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 		return true
 	})
 	return out
+}
+
+// castOf is the cast that a node is, nil for others: timestamptz('now') is one, and is not asked for (notAsked).
+func (a *analyzer) castOf(m proto.Message) *pg.TypeCast {
+	switch v := m.(type) {
+	case *pg.TypeCast:
+		return v
+	case *pg.FuncCall:
+		if a.timeCall(v) != wordsNone {
+			names := sqltree.Strings(v.Funcname)
+			return &pg.TypeCast{Arg: v.Args[0], TypeName: typeNamed(names[len(names)-1])}
+		}
+	}
+	return nil
 }
 
 // typedWords are the literals of a text that q asks for, with the types of those of another one; the two have the same literals.

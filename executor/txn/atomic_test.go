@@ -133,6 +133,33 @@ func TestAtomicReadOfSchemaChange(t *testing.T) {
 	}
 }
 
+// transfers moves one of an account from one shard to another, in a transaction of tx.
+func (b *bank) transfers(ctx context.Context, tx *Transactions, pair []int, id int) error {
+	var parts []*Participant
+	defer func() {
+		for _, p := range parts {
+			p.Conn.Release()
+		}
+	}()
+	for k, shard := range pair {
+		c, err := b.ex.Acquire(ctx, shardName(shard), nil)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, &Participant{Shard: shardName(shard), Conn: c, Wrote: true})
+		if _, err := c.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = '30s'; UPDATE account SET balance = balance + %d WHERE id = %d", 2*k-1, id)); err != nil {
+			return err
+		}
+	}
+	if err := tx.CanWrite(ctx, parts); err != nil {
+		return err
+	}
+	if ok, _, err := tx.Commit(ctx, parts); !ok || err != nil {
+		return fmt.Errorf("committed: %v, %w", ok, err)
+	}
+	return nil
+}
+
 // TestAtomicReads reads while two processes commit transfers.
 func TestAtomicReads(t *testing.T) { banks(t, testAtomicReads) }
 
@@ -152,31 +179,10 @@ func testAtomicReads(t *testing.T, b *bank) {
 		work.Go(func() {
 			for i := range each {
 				id := 10 + (w*each+i)%accounts
-				var parts []*Participant
-				// In the order of shards: a SQLite file is locked as a whole.
-				for k := range 2 {
-					shard, amount := min((w+i)%3, (w+i+1)%3), -1
-					if k == 1 {
-						shard, amount = max((w+i)%3, (w+i+1)%3), 1
-					}
-					c, err := b.ex.Acquire(ctx, shardName(shard), nil)
-					if err == nil {
-						_, err = c.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = '30s'; UPDATE account SET balance = balance + %d WHERE id = %d", amount, id))
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					parts = append(parts, &Participant{Shard: shardName(shard), Conn: c, Wrote: true})
-				}
-				if err := tx.CanWrite(ctx, parts); err != nil {
+				pair := []int{min((w+i)%3, (w+i+1)%3), max((w+i)%3, (w+i+1)%3)} // in the order of shards: a SQLite file is locked as a whole
+				if err := b.transfers(ctx, tx, pair, id); err != nil {
 					t.Error(err)
-				}
-				if ok, _, err := tx.Commit(ctx, parts); !ok || err != nil {
-					t.Error(ok, err)
-				}
-				for _, p := range parts {
-					p.Conn.Release()
+					return
 				}
 			}
 		})

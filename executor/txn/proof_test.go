@@ -211,26 +211,9 @@ func TestProofs(t *testing.T) {
 		tx, pair := processes[w%2], []int{min(w, (w+1)%3), max(w, (w+1)%3)}
 		work.Go(func() {
 			for i := range each {
-				var parts []*Participant
-				for k, shard := range pair {
-					c, err := b.ex.Acquire(ctx, shardName(shard), nil)
-					if err == nil {
-						_, err = c.Exec(fmt.Sprintf("BEGIN; UPDATE account SET balance = balance + %d WHERE id = %d", 2*k-1, 10*(w+1)+i%10))
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					parts = append(parts, &Participant{Shard: shardName(shard), Conn: c, Wrote: true})
-				}
-				if err := tx.CanWrite(ctx, parts); err != nil {
+				if err := b.transfers(ctx, tx, pair, 10*(w+1)+i%10); err != nil {
 					t.Error(err)
-				}
-				if ok, _, err := tx.Commit(ctx, parts); !ok || err != nil {
-					t.Error(ok, err)
-				}
-				for _, p := range parts {
-					p.Conn.Release()
+					return
 				}
 			}
 		})

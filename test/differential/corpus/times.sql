@@ -269,7 +269,7 @@ EXECUTE called (3);
 DEALLOCATE called;
 -- end
 SELECT count(*) FROM generate_series(now(), 'tomorrow', '1 day') g, notes_of;
-PREPARE called AS SELECT age('now', now()) < interval '-40 ms', date_bin('1 microsecond', 'now', '2020-01-01') < now() - interval '40 ms', upper(tstzrange(NULL, 'now')) < now() - interval '40 ms', timestamptz('now') < now() - interval '40 ms' FROM notes_of WHERE k = $1;
+PREPARE called AS SELECT age('now', now()) < interval '-40 ms', date_bin('1 microsecond', 'now', '2020-01-01') < now() - interval '40 ms', upper(tstzrange(NULL, 'now')) < now() - interval '40 ms', timestamptz('now') < now() - interval '40 ms', upper(tstzrange('[2020-01-01,now]')) < now() - interval '40 ms' FROM notes_of WHERE k = $1;
 SELECT pg_sleep(0.05);
 EXECUTE called (3);
 EXECUTE called (4);
