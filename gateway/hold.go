@@ -253,14 +253,16 @@ func (x *unitRun) unused() {
 // of it has reached the client, nothing is committed, and nobody else has asked for its end. It is rolled back first, so that it waits for the
 // part as one does that comes now. One whose table becomes another one is not: by the new map it could come before the shards have it.
 func (x *unitRun) startsOver(err error) bool {
-	if h := x.interrupts.ending.Load(); h == nil || h.Table != "" || x.tx.state != txNone || x.tx.schema != nil || x.shards.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.interrupts.calledOff() {
+	if h := x.interrupts.ending.Load(); h == nil || h.Table != "" || x.tx.state != txNone || x.tx.schema != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.interrupts.calledOff() {
 		return false
 	}
-	c := x.pipe.Conn
-	if c != nil && !x.pipe.Skipping() && (x.pipe.dirty || x.pipe.Waiting()) {
-		c.Break() // its implicit transaction is open
-	}
-	if c != nil {
+	if c := x.pipe.Conn; c != nil {
+		if !x.pipe.Skipping() && (x.pipe.dirty || x.pipe.Waiting()) { // its implicit transaction is open
+			if x.shards.keepsPart(c) {
+				return false
+			}
+			c.Break()
+		}
 		x.stats.Retried(c.Shard())
 	}
 	if x.undo() != nil {

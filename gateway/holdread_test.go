@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -15,7 +14,7 @@ import (
 )
 
 // TestHoldAllStartsOver: a statement over several shards that is no transaction of its client's is not ended by a move that it is in the way
-// of: it makes way, waits, and is done once.
+// of: it makes way, waits, and is done once. So is one of a session that keeps a conversation with another shard.
 func TestHoldAllStartsOver(t *testing.T) {
 	m, look := movable(t)
 	ctx := context.Background()
@@ -24,35 +23,43 @@ func TestHoldAllStartsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close(ctx)
-	for _, sql := range []string{
-		"SELECT count(*) FROM things a JOIN things b ON a.n = b.n",
-		"WITH w AS (UPDATE things SET n = n + 1 WHERE id IN (5, 120) RETURNING id) SELECT count(*) FROM w",
-		"WITH w AS (DELETE FROM things WHERE id IN (6, 130) RETURNING id) SELECT count(*) FROM w",
+	for _, st := range []struct {
+		sql       string
+		rows, sum int
+	}{
+		{"SELECT count(*) FROM things a JOIN things b ON a.n = b.n", 81, 0},
+		{"WITH w AS (UPDATE things SET n = n + 1 WHERE id IN (5, 120) RETURNING id) SELECT count(*) FROM w", 2, 2},
+		{"WITH w AS (DELETE FROM things WHERE id IN (6, 130) RETURNING id) SELECT count(*) FROM w", 2, 0},
+		{"WITH w AS (UPDATE things SET n = n + 1 WHERE id IN (120, 310) RETURNING id) SELECT count(*) FROM w", 2, 2},
 	} {
 		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeCacheStatement} {
-			exec(t, look, "INSERT INTO things VALUES (6, 0), (130, 0) ON CONFLICT DO NOTHING")
-			exec(t, look, "UPDATE things SET n = 0 WHERE n <> 0")
-			want := 2
-			if strings.HasPrefix(sql, "SELECT") {
-				want = 81
-			}
-			exec(t, lock, "BEGIN")
-			exec(t, lock, "LOCK TABLE things")
-			c := m.connect(t)
-			var rows int
-			runs := later(func() error { return c.QueryRow(ctx, sql, mode).Scan(&rows) })
-			waitfor.True(t, "the statement waits for the lock", func() bool {
-				return m.direct(t, 1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'things'::regclass") != "0"
-			})
-			m.acked(t, m.put(t, shardmap.HoldAll))
-			m.heldOrEnded(t, 1, runs)
-			exec(t, lock, "COMMIT")
-			m.drop(t)
-			if err := ends(t, "a statement", runs); err != nil || rows != want {
-				t.Errorf("%s (%v): %d rows, not %d, %v", sql, mode, rows, want, err)
-			}
-			if n := one[int](t, look, "SELECT sum(n) FROM things"); strings.Contains(sql, "UPDATE") && n != 2 {
-				t.Errorf("%s (%v): the rows were counted to %d", sql, mode, n)
+			for _, keeps := range []bool{false, true} {
+				exec(t, look, "INSERT INTO things VALUES (6, 0), (130, 0) ON CONFLICT DO NOTHING")
+				exec(t, look, "UPDATE things SET n = 0 WHERE n <> 0")
+				c := m.connect(t)
+				if keeps {
+					exec(t, c, "CREATE TEMP TABLE own AS SELECT 7 AS n")
+				}
+				exec(t, lock, "BEGIN")
+				exec(t, lock, "LOCK TABLE things")
+				var rows int
+				runs := later(func() error { return c.QueryRow(ctx, st.sql, mode).Scan(&rows) })
+				waitfor.True(t, "the statement waits for the lock", func() bool {
+					return m.direct(t, 1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'things'::regclass") != "0"
+				})
+				m.acked(t, m.put(t, shardmap.HoldAll))
+				m.heldOrEnded(t, 1, runs)
+				exec(t, lock, "COMMIT")
+				m.drop(t)
+				if err := ends(t, "a statement", runs); err != nil || rows != st.rows {
+					t.Errorf("%s (%v, keeps %v): %d rows, not %d, %v", st.sql, mode, keeps, rows, st.rows, err)
+				}
+				if n := one[int](t, look, "SELECT sum(n) FROM things"); n != st.sum {
+					t.Errorf("%s (%v, keeps %v): the sum is %d, not %d", st.sql, mode, keeps, n, st.sum)
+				}
+				if keeps && one[int](t, c, "SELECT n FROM own") != 7 {
+					t.Errorf("%s (%v): the session's table is another one", st.sql, mode)
+				}
 			}
 		}
 	}

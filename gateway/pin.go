@@ -93,6 +93,14 @@ func toKeep(c *executor.Conn, shard string) (*executor.Conn, error) {
 	return c, nil
 }
 
+// keepsPart reports whether c is the conversation that the session keeps, or has it as a part: breaking c would end the session.
+func (b *shardConns) keepsPart(c *executor.Conn) bool {
+	if sev, ok := c.Conn.(*several.Conn); ok && b.pin != nil {
+		return sev.Holds(b.pin)
+	}
+	return c == b.pin
+}
+
 // The texts that are kept, and read again, are bounded in number and in bytes.
 const (
 	tempFunctionsMax  = 200
