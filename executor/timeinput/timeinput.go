@@ -35,8 +35,9 @@ type Server interface {
 
 // Answers are what shards said. The zero value is ready; methods are safe for concurrent use.
 type Answers struct {
-	mu   sync.Mutex
-	kept map[key][]plan.InputType
+	mu    sync.Mutex
+	kept  map[key][]plan.InputType
+	bytes int // of the texts of kept
 }
 
 // key is a question: what is described, under a schema and settings, and how many of its parameters are the client's.
@@ -45,8 +46,11 @@ type key struct {
 	params int
 }
 
-// keptMax bounds the answers that are kept; when they are so many, all are forgotten.
-const keptMax = 4096
+// What bounds the answers that are kept; when they are so many, or their texts have so many bytes, all are forgotten.
+const (
+	keptMax  = 4096
+	bytesMax = 16 << 20
+)
 
 // Types are the types of the literals that q asks for, in the order of their parameters; none if it cannot be answered. ex makes the
 // key under which the answer is kept, of the text and oids, which are the types of the statement's own parameters, 0 where nobody has
@@ -73,13 +77,25 @@ func (a *Answers) Types(q *plan.InputQuestion, oids []uint32, prepared func(text
 	if types == nil { // by this shard, perhaps, or for now
 		return nil, nil
 	}
+	a.keep(k, types)
+	return types, nil
+}
+
+// keep notes an answer, within the bounds.
+func (a *Answers) keep(k key, types []plan.InputType) {
+	size := len(k.prep.Text)
+	if size > bytesMax {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.kept == nil || len(a.kept) >= keptMax {
-		a.kept = map[key][]plan.InputType{}
+	if a.kept == nil || len(a.kept) >= keptMax || a.bytes+size > bytesMax {
+		a.kept, a.bytes = map[key][]plan.InputType{}, 0
+	}
+	if _, had := a.kept[k]; !had {
+		a.bytes += size
 	}
 	a.kept[k] = types
-	return types, nil
 }
 
 const (

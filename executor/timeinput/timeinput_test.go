@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/timeinput"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/planner"
@@ -64,7 +65,7 @@ func questionOf(t *testing.T, sql string) *plan.InputQuestion {
 	}
 	st, err := planner.New(planner.Limits{}).Analyze(sql, snap, []string{"public"})
 	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
+		t.Fatalf("%.200s: %v", sql, err)
 	}
 	return st.Asks
 }
@@ -145,5 +146,42 @@ func TestAsk(t *testing.T) {
 		if err != nil || (types != nil) != want || want && types[n].OID != 1184 {
 			t.Errorf("%d literals without a type: %v, %v", n, types, err)
 		}
+	}
+}
+
+// TestAnswersAreBounded: an answer is kept, and long texts are forgotten before they fill the memory.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	c, err := pgx.Connect(context.Background(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(context.Background()) }()
+	var a timeinput.Answers
+	s, prepared := &server{c: c}, map[string]*executor.Prepared{}
+	ask := func(n, size int) (asked bool) {
+		t.Helper()
+		q, before := questionOf(t, fmt.Sprintf("SELECT now() = 'now', %d, 'x%s'", n, strings.Repeat("y", size))), s.asked
+		types, err := a.Types(q, nil, func(text string, oids []uint32) *executor.Prepared {
+			if prepared[text] == nil {
+				prepared[text] = &executor.Prepared{Text: text, OIDs: oids}
+			}
+			return prepared[text]
+		}, func() (timeinput.Server, error) { return s, nil })
+		if err != nil || len(types) != 1 || types[0].OID != 1184 {
+			t.Fatalf("%v, %v", types, err)
+		}
+		return s.asked > before
+	}
+	if !ask(0, 0) || ask(0, 0) {
+		t.Error("an answer is not kept, or was not asked for")
+	}
+	for n := range 20 {
+		if !ask(1+n, 1<<20) || ask(1+n, 1<<20) {
+			t.Errorf("the answer of long text %d is not kept, or was not asked for", n)
+		}
+	}
+	if !ask(0, 0) {
+		t.Error("20 MiB of texts are kept")
 	}
 }
