@@ -396,6 +396,7 @@ func (d *direct) answers() error {
 			e.Keyspace = d.o.keyspace
 			return e
 		}
+		d.o.c.rooms.Answers().Pass()
 		if _, err := d.nc.Write(b); err != nil {
 			return err
 		}

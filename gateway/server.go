@@ -16,6 +16,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/moment"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
@@ -90,6 +91,7 @@ type Server struct {
 	exchange *notify.Exchange
 	pins     atomic.Int64 // sessions with a conversation of their own
 	several  *several.Shared
+	answers  *moment.Gate
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -135,6 +137,7 @@ func New(o Options) *Server {
 		o.Transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: o.Executor, Log: o.Log, Metrics: o.Metrics})
 	}
 	s.several = several.NewShared(o.Executor, o.Transactions, o.Several)
+	s.answers = o.Transactions.Answers()
 	s.views = adminsql.Views{Executor: o.Executor, Admin: o.Admin, Users: o.Users, Transactions: o.Transactions, Sessions: s.sessionInfos}
 	s.entrance = arrival.New(arrival.Options{Authenticate: o.Authenticate, TLS: o.TLS, TLSRequired: o.TLSRequired, SessionsMax: s.limits.SessionsMax,
 		StartupMax: s.limits.StartupMax, Cancel: s.cancelRequest, Stop: s.stopWatch, Log: s.log, Metrics: s.metrics})

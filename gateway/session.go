@@ -59,7 +59,7 @@ func newSession(s *Server, nc net.Conn, start arrival.Startup, defaults *executo
 	x.unitRun = unitRun{
 		srv: s, nc: nc, start: start,
 		r:          wire.NewReader(nc, 8<<10, s.limits.MessageMax),
-		w:          writer{nc: nc, metrics: s.metrics},
+		w:          writer{nc: nc, metrics: s.metrics, gate: s.answers},
 		gucs:       settings.New(defaults, profile, start.User, s.limits.SettingsBytes),
 		statements: pgbackend.Statements[*statement]{Max: s.limits.StatementsMax, MaxBytes: s.limits.StatementBytes},
 		portals:    pgbackend.Portals[*portal]{Max: s.limits.PortalsMax},

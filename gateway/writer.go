@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cleavedb/cleave/executor/moment"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -29,6 +30,7 @@ type writer struct {
 	sent    uint64 // bytes written
 	err     error
 	metrics *telemetry.Metrics
+	gate    *moment.Gate // what is written has to pass
 	// stalled is when a write began that has not ended, Unix nanoseconds; 0 if none.
 	stalled     atomic.Int64
 	onParameter func(name, value string)
@@ -86,6 +88,7 @@ func (w *writer) flush() error {
 }
 
 func (w *writer) write(b []byte) error {
+	w.gate.Pass()
 	w.stalled.Store(time.Now().UnixNano())
 	n, err := w.nc.Write(b)
 	w.stalled.Store(0)
@@ -100,6 +103,9 @@ func (w *writer) write(b []byte) error {
 // flushNow writes what can be written without waiting, and reports whether that
 // was all.
 func (w *writer) flushNow(c *lane.Conn) bool {
+	if !w.gate.Open() {
+		return len(w.buf) == 0
+	}
 	n, err := c.WriteNow(w.buf)
 	w.sent += uint64(n)
 	w.metrics.Traffic(0, n)

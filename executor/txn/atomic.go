@@ -49,6 +49,11 @@ type view struct {
 // Errors: 40001 if no fitting snapshots were found in time; 57014 when ctx ends;
 // 57P03 when a shard is lost.
 func (t *Transactions) Snapshots(ctx context.Context, parts []*Participant, begin string) error {
+	return t.snapshotsOf(ctx, parts, begin, t.beside)
+}
+
+// snapshotsOf is Snapshots, with the way in which they are taken.
+func (t *Transactions) snapshotsOf(ctx context.Context, parts []*Participant, begin string, way taking) error {
 	views := make([]*view, len(parts))
 	for i, p := range parts {
 		views[i] = &view{Participant: p, records: t.records(p.Shard)}
@@ -56,7 +61,7 @@ func (t *Transactions) Snapshots(ctx context.Context, parts []*Participant, begi
 			return onShard(err, p.Shard)
 		}
 	}
-	err := t.snapshots(ctx, views, begin)
+	err := t.snapshots(ctx, views, begin, way)
 	if err != nil {
 		rollback(views)
 		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
@@ -69,7 +74,18 @@ func (t *Transactions) Snapshots(ctx context.Context, parts []*Participant, begi
 	return err
 }
 
-func (t *Transactions) snapshots(ctx context.Context, views []*view, begin string) error {
+// taking takes the snapshots of a try that are missing, or all of them. again: none can be used.
+type taking func(ctx context.Context, try int, views []*view, begin string) (again bool, err error)
+
+// beside is the taking of snapshots of which each may be taken again by itself.
+func (t *Transactions) beside(_ context.Context, try int, views []*view, begin string) (again bool, err error) {
+	if try >= 2 {
+		defer t.gate.shut()()
+	}
+	return false, t.takeViews(views, begin)
+}
+
+func (t *Transactions) snapshots(ctx context.Context, views []*view, begin string, way taking) error {
 	all := make([]*voter, len(views))
 	for i, v := range views {
 		all[i] = &voter{Participant: v.Participant}
@@ -80,31 +96,22 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 		if try%8 == 0 { // from scratch: what lies before is old, and more and more would have to be compared
 			rollback(views)
 			started = time.Now()
-			if err := askViews(views, txnrecord.Records.Snapshot, func(v *view, res *engine.Result) error {
-				row, err := res.OneRow(1, v.Shard)
-				if err == nil {
-					v.before = row[0].String
-				}
-				return err
-			}); err != nil {
+			if err := lookBefore(views); err != nil {
 				return err
 			}
 		}
-		leave := func() {}
-		if try >= 2 {
-			leave = t.gate.shut()
-		}
-		err := takeViews(views, begin)
-		leave()
+		again, err := way(ctx, try, views, begin)
 		if err != nil {
 			return err
 		}
-		behind, err := compareViews(views)
-		if err != nil {
-			return err
+		var behind map[*view][]txid
+		if !again {
+			if behind, err = compareViews(views); err != nil {
+				return err
+			}
 		}
 		late := time.Since(started) > snapshotsMax
-		if len(behind) == 0 && !late {
+		if len(behind) == 0 && !late && !again {
 			return nil
 		}
 		if late || ctx.Err() != nil {
@@ -120,6 +127,17 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 	return Unfit(len(views))
 }
 
+// lookBefore takes what is earlier than all snapshots to come.
+func lookBefore(views []*view) error {
+	return askViews(views, txnrecord.Records.Snapshot, func(v *view, res *engine.Result) error {
+		row, err := res.OneRow(1, v.Shard)
+		if err == nil {
+			v.before = row[0].String
+		}
+		return err
+	})
+}
+
 // Unfit is the error of a read for which no snapshots were found that fit each other.
 func Unfit(shards int) error {
 	e := sqlstate.New(sqlstate.SerializationFailure, "no snapshots of the %d shards were found that see the same transactions over several shards", shards).
@@ -131,8 +149,9 @@ func Unfit(shards int) error {
 // takeViews takes the snapshots that are missing, at the same time. What is
 // prepared is listed before: what is prepared when the snapshot is taken and not
 // in the list was prepared after before, and so is recent wherever it is seen.
-func takeViews(views []*view, begin string) error {
+func (t *Transactions) takeViews(views []*view, begin string) error {
 	var asked []*view
+	var first error
 	for _, v := range views {
 		if v.taken {
 			continue
@@ -142,32 +161,43 @@ func takeViews(views []*view, begin string) error {
 			drainViews(asked, 2)
 			return onShard(err, v.Shard)
 		}
-		asked = append(asked, v)
-	}
-	var first error
-	for _, v := range asked {
-		got, err := v.Conn.Answers(2, nil)
-		if err != nil {
-			if first == nil {
-				first = onShard(err, v.Shard)
-			}
+		if t.step == nil {
+			asked = append(asked, v)
 			continue
 		}
-		list, recent := got[0], got[1]
-		v.taken, v.recent, v.prepared = true, v.recent[:0], map[txid]string{}
-		for _, row := range list.Rows {
-			// The cluster is the database's: any will do.
-			if id, ok := gidID(row[0].String); ok {
-				v.prepared[id] = row[0].String
-			}
+		// One after the other, so that the steps are what they say.
+		if err := errors.Join(v.take(), t.at("snapshot", v.Shard)); err != nil {
+			return err
 		}
-		for _, row := range recent.Rows {
-			if id, ok := parseUUID(row[0].String); ok {
-				v.recent = append(v.recent, id)
-			}
+	}
+	for _, v := range asked {
+		if err := v.take(); err != nil && first == nil {
+			first = err
 		}
 	}
 	return first
+}
+
+// take reads the answers of takeViews.
+func (v *view) take() error {
+	got, err := v.Conn.Answers(2, nil)
+	if err != nil {
+		return onShard(err, v.Shard)
+	}
+	list, recent := got[0], got[1]
+	v.taken, v.recent, v.prepared = true, v.recent[:0], map[txid]string{}
+	for _, row := range list.Rows {
+		// The cluster is the database's: any will do.
+		if id, ok := gidID(row[0].String); ok {
+			v.prepared[id] = row[0].String
+		}
+	}
+	for _, row := range recent.Rows {
+		if id, ok := parseUUID(row[0].String); ok {
+			v.recent = append(v.recent, id)
+		}
+	}
+	return nil
 }
 
 // compareViews returns, by transaction, the views that do not see what another one

@@ -184,7 +184,11 @@ func (c *Transaction) TakeSnapshots(ctx context.Context, parts []*Participant) e
 		}
 	}
 	since := c.host.Snapshot()
-	if err := c.txns.Snapshots(ctx, list, begin); err != nil {
+	take := c.txns.Snapshots
+	if c.Block {
+		take = c.txns.Moment
+	}
+	if err := take(ctx, list, begin); err != nil {
 		return err
 	}
 	c.Proven = map[string]bool{}

@@ -20,6 +20,7 @@ import (
 	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/engine/txnrecord"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/moment"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
@@ -66,6 +67,9 @@ type Transactions struct {
 	wake chan struct{}
 	gate gate
 	base base
+	// answers is what the process tells its clients passes, moments are the hushes of its transactions.
+	answers moment.Gate
+	moments *moment.Moments
 	// schemaLeft is TransactionsOptions.SchemaLeft; changes are the schema changes that Run saw prepared when it looked last.
 	schemaLeft func()
 	changes    []txid
@@ -93,6 +97,7 @@ func NewTransactions(o TransactionsOptions) *Transactions {
 		o.Member = rand.Text()
 	}
 	t.owner = ownerOf(o.Member)
+	t.moments = moment.New(&t.answers, nil, t.gate.shut)
 	return t
 }
 

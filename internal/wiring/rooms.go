@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/moment"
 	"github.com/cleavedb/cleave/executor/several/limits"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway"
@@ -136,6 +137,9 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	}
 	return r, nil
 }
+
+// Answers is what answers to clients have to pass, wherever the rooms do not give them.
+func (r *Rooms) Answers() *moment.Gate { return r.transactions.Answers() }
 
 // TLS is what encrypts the conversations with clients, nil if nothing does.
 func (r *Rooms) TLS() *arrival.TLS { return r.tls }

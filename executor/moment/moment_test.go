@@ -1,0 +1,174 @@
+package moment
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestGate(t *testing.T) {
+	var g Gate
+	g.Pass()
+	(*Gate)(nil).Pass()
+	one, two := g.Hush(time.Hour), g.Hush(time.Hour)
+	passed := make(chan struct{})
+	go func() {
+		g.Pass()
+		close(passed)
+	}()
+	if !one.On() || !one.Lift() || one.On() || one.Lift() {
+		t.Error("a hush is on until it is lifted, once")
+	}
+	if g.Open() {
+		t.Error("the other hush does not keep it shut")
+	}
+	select {
+	case <-passed:
+		t.Error("an answer passed during a hush")
+	default:
+	}
+	if !two.Lift() || !g.Open() {
+		t.Error("it did not open")
+	}
+	<-passed
+}
+
+// TestGateOpensByItself: who asked for a hush may be gone.
+func TestGateOpensByItself(t *testing.T) {
+	var g Gate
+	h := g.Hush(time.Millisecond)
+	g.Pass()
+	if h.On() || h.Lift() {
+		t.Error("it says that it was on until it was lifted")
+	}
+	if !g.Hush(time.Hour).Lift() {
+		t.Error("the next one is not its own")
+	}
+}
+
+// TestGateIsNotShutForGood: hushes that overlap in a row.
+func TestGateIsNotShutForGood(t *testing.T) {
+	var g Gate
+	last := g.Hush(time.Hour)
+	waitfor.True(t, "a hush is refused", func() bool {
+		h := g.Hush(time.Hour)
+		if h != nil {
+			last.Lift()
+			last = h
+		}
+		return h == nil
+	})
+	if last.Lift(); g.Hush(time.Hour) == nil {
+		t.Error("it is refused after a break")
+	}
+}
+
+// others is the other processes of a test.
+type others struct {
+	hush  func() error
+	whole func() bool
+}
+
+func (o others) Hush(context.Context) (func() bool, error) { return o.whole, o.hush() }
+
+func yes() bool { return true }
+
+// TestTake: those who ask at one time share a hush, those who ask while it is on do not.
+func TestTake(t *testing.T) {
+	var g Gate
+	var hushes, quiet atomic.Int32
+	m := New(&g, others{func() error { hushes.Add(1); return nil }, yes}, func() func() {
+		quiet.Add(1)
+		return func() { quiet.Add(-1) }
+	})
+	late := make(chan struct{})
+	take := func() error {
+		if g.Open() || quiet.Load() != 1 {
+			t.Error("it is not hushed, or commits are not asked to wait")
+		}
+		return nil
+	}
+	var all sync.WaitGroup
+	m.turn.Lock() // a round is at work
+	for range 5 {
+		all.Go(func() {
+			if whole, err := m.Take(t.Context(), take); !whole || err != nil {
+				t.Error(whole, err)
+			}
+		})
+	}
+	first := m.join()
+	m.turn.Unlock()
+	<-first.open
+	all.Go(func() {
+		<-late
+		if whole, err := m.Take(t.Context(), take); !whole || err != nil {
+			t.Error(whole, err)
+		}
+	})
+	close(late)
+	waitfor.True(t, "another round is there", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.next != nil && m.next != first
+	})
+	first.taking.Done()
+	all.Wait()
+	if n := hushes.Load(); n < 2 || n > 3 {
+		t.Errorf("%d hushes", n)
+	}
+	if !g.Open() || quiet.Load() != 0 {
+		t.Error("something is left")
+	}
+}
+
+// TestTakeIsOfNoMoment: what is not sure to have been taken while all were hushed.
+func TestTakeIsOfNoMoment(t *testing.T) {
+	failed := errors.New("no")
+	none := func() func() { return func() {} }
+	for name, try := range map[string]struct {
+		others Others
+		take   func(*Gate) error
+		err    error
+	}{
+		"another process lifted it":    {others: others{func() error { return nil }, func() bool { return false }}},
+		"another process is not there": {others: others{func() error { return failed }, yes}, err: failed},
+		"it took too long":             {take: func(g *Gate) error { g.Pass(); return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var g Gate
+			whole, err := New(&g, try.others, none).Take(t.Context(), func() error {
+				if try.take != nil {
+					return try.take(&g)
+				}
+				return nil
+			})
+			if whole || !errors.Is(err, try.err) || !g.Open() {
+				t.Error(whole, err)
+			}
+		})
+	}
+	m := New(new(Gate), nil, none)
+	if whole, err := m.Take(t.Context(), func() error { return failed }); !whole || err != failed {
+		t.Error(whole, err)
+	}
+	m.turn.Lock()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if whole, err := m.Take(ctx, func() error { return nil }); whole || !errors.Is(err, context.Canceled) {
+		t.Error(whole, err)
+	}
+	m.turn.Unlock()
+	if whole, err := m.Take(t.Context(), func() error { return nil }); !whole || err != nil {
+		t.Error(whole, err)
+	}
+}

@@ -1,0 +1,27 @@
+package txn
+
+import (
+	"context"
+	"time"
+
+	"github.com/cleavedb/cleave/executor/moment"
+)
+
+// Answers is what the answers to the process's clients have to pass: it is shut while a moment is taken.
+func (t *Transactions) Answers() *moment.Gate { return &t.answers }
+
+// Moment is Snapshots with snapshots that are one moment: they have what the process's clients saw, in its order.
+// docs/design/moment.md has the proof.
+func (t *Transactions) Moment(ctx context.Context, parts []*Participant, begin string) error {
+	return t.snapshotsOf(ctx, parts, begin, t.hushed)
+}
+
+// hushed is the taking of snapshots that are all of one hush.
+func (t *Transactions) hushed(ctx context.Context, try int, views []*view, begin string) (again bool, err error) {
+	rollback(views)
+	if try > 0 {
+		sleep(ctx, min(time.Millisecond<<min(try, 6), 50*time.Millisecond))
+	}
+	whole, err := t.moments.Take(ctx, func() error { return t.takeViews(views, begin) })
+	return !whole, err
+}
