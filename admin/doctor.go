@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor/txn"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -136,14 +136,14 @@ func (o *Ops) doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 // back after statements that could call one, until a schema change reads them.
 func unreadFunctions(snap *shardmap.Snapshot) []Finding {
 	st := snap.State()
-	if st.FunctionsRead == planner.FunctionRules || st.FunctionsRead == 0 && len(st.Functions) == 0 {
+	if st.FunctionsRead == semantics.FunctionRules || st.FunctionsRead == 0 && len(st.Functions) == 0 {
 		return nil
 	}
 	what := "the default shard's functions were looked at by another version of Cleave: statements are slower until a schema change looks again"
 	if len(st.Functions) > 0 {
 		what = "the map has functions as another version of Cleave has read them: functions that users have made are refused over several shards, and statements are slower, until a schema change reads them again"
 	}
-	return []Finding{{Level: LevelWarning, What: what, Next: `when all routers are of this version: cleave sql "` + planner.NoChange + `"`}}
+	return []Finding{{Level: LevelWarning, What: what, Next: `when all routers are of this version: cleave sql "` + semantics.NoChange + `"`}}
 }
 
 // takesWrites says why the directory stores nothing although it is read; nil if nothing of that kind is known.

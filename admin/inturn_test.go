@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/waitfor"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -107,7 +107,7 @@ func TestKeyspacesOfShardsInService(t *testing.T) {
 func TestUnreadFunctions(t *testing.T) {
 	for _, c := range []struct {
 		read, known, found int
-	}{{0, 0, 0}, {planner.FunctionRules, 1, 0}, {0, 1, 1}, {planner.FunctionRules - 1, 0, 1}, {planner.FunctionRules + 1, 1, 1}} {
+	}{{0, 0, 0}, {semantics.FunctionRules, 1, 0}, {0, 1, 1}, {semantics.FunctionRules - 1, 0, 1}, {semantics.FunctionRules + 1, 1, 1}} {
 		st := shardmap.State{Format: shardmap.Format, Cluster: "c", DefaultShard: "s", Shards: []shardmap.Shard{{Name: "s", Engine: "sqlite", URL: "sqlite:x", Weight: 1}}, FunctionsRead: c.read, Functions: []shardmap.Function{{Schema: "public", Name: "f", Kind: "p"}}[:c.known]}
 		snap, err := shardmap.NewSnapshot(st)
 		if err != nil {
@@ -137,7 +137,7 @@ func TestAdviceOnUnreadFunctions(t *testing.T) {
 			}
 			before := *c.snap().State()
 			other := before
-			other.FunctionsRead = planner.FunctionRules - 1
+			other.FunctionsRead = semantics.FunctionRules - 1
 			if _, err := c.dir.Update(t.Context(), shardmap.Change{By: "test", Why: "test", Op: "test", Expect: other.Version}, other); err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/executor/timeinput"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -373,7 +374,7 @@ func (b *shardConns) keyValues(text string, words []planner.PreparedWord, snap *
 // keyParams is keyText for the parameters of a Bind, which readArgs has read from rest, the body after its names. It changes x.args,
 // and returns the body with the values.
 func (x *prepared) keyParams(st *plan.Statement, rest []byte) ([]byte, error) {
-	list := st.KeyParams(&x.args, planner.HasTimeWord)
+	list := st.KeyParams(&x.args, datetime.HasSpecial)
 	switch {
 	case len(list) == 0 || x.tx.state != txNone && x.tx.failed:
 		return rest, nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -22,10 +22,10 @@ func TestFunctionsReadAnew(t *testing.T) {
 	cl.update(t, "", func(s *shardmap.State) { s.FunctionsRead, s.SchemaVersion = 1, s.SchemaVersion+1 })
 	_, err := conn.Exec(context.Background(), `SELECT sum(twice(id)) FROM orders`)
 	pe, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || pe.Code != "0A000" || !strings.Contains(pe.Hint, planner.NoChange) {
+	if !ok || pe.Code != "0A000" || !strings.Contains(pe.Hint, semantics.NoChange) {
 		t.Fatalf("%#v", err)
 	}
-	exec(t, conn, planner.NoChange)
+	exec(t, conn, semantics.NoChange)
 	wantCode(t, conn, "", `SELECT sum(twice(id)) FROM orders`)
 }
 

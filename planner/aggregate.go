@@ -2,12 +2,15 @@ package planner
 
 import (
 	"slices"
+	"strconv"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -17,7 +20,7 @@ import (
 // own, runs on that. Where an aggregate cannot be made of partial ones, the
 // relation has a row for each input row, with the columns that are needed.
 func (rp *readPlans) planAggregate(n *pg.Node) (*plan.Plan, error) {
-	s, q := n.GetSelectStmt(), rp.bound.root
+	s, q := n.GetSelectStmt(), rp.bound.Root
 	if s == nil || q == nil || !rp.spreads(n) || s.Op != pg.SetOperation_SETOP_NONE || s.ValuesLists != nil || len(s.LockingClause) > 0 {
 		return nil, nil
 	}
@@ -25,21 +28,21 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*plan.Plan, error) {
 	if len(calls) == 0 && len(s.GroupClause) == 0 {
 		return nil, nil // HAVING alone: PostgreSQL reads no rows
 	}
-	if !sure && !onlyGrouping(q) || rp.isVolatile(n) || sqltree.MakesAnonymousRows(n) {
+	if !sure && !onlyGrouping(q) || rp.IsVolatile(n) || sqltree.MakesAnonymousRows(n) {
 		return nil, nil
 	}
-	var u *use
+	var u *semantics.Use
 	for _, j := range anchors(q, nil) {
 		if rp.colocatedWith(q, j) && rp.safeBelow(q, j) {
-			u = rp.bound.useOf(j)
+			u = rp.bound.UseOf(j)
 			break
 		}
 	}
 	if u == nil || rp.perRun(s, u) {
 		return nil, nil
 	}
-	sorted, _ := rp.sortedBelow(q, u.node)
-	name := plan.RelationPrefix + itoa(rp.texts.names+1)
+	sorted, _ := rp.sortedBelow(q, u.Node)
+	name := plan.RelationPrefix + strconv.Itoa(rp.texts.names+1)
 	for _, partial := range []bool{true, false} {
 		if !partial && sorted != nil {
 			break // array_agg and its kin get the rows in the subquery's order
@@ -65,9 +68,9 @@ func (rp *readPlans) planAggregate(n *pg.Node) (*plan.Plan, error) {
 }
 
 // onlyGrouping reports whether what made the aggregates unsure is GROUPING().
-func onlyGrouping(q *query) bool {
+func onlyGrouping(q *semantics.Query) bool {
 	only := true
-	for _, list := range [][]*pg.Node{q.sel.TargetList, {q.sel.HavingClause}, q.sel.SortClause, q.sel.DistinctClause} {
+	for _, list := range [][]*pg.Node{q.Select.TargetList, {q.Select.HavingClause}, q.Select.SortClause, q.Select.DistinctClause} {
 		sqltree.InspectAll(list, func(m proto.Message) bool {
 			switch m.(type) {
 			case *pg.SelectStmt, *pg.JsonArrayAgg, *pg.JsonObjectAgg:
@@ -82,7 +85,7 @@ func onlyGrouping(q *query) bool {
 // aggregation rewrites one query.
 type aggregation struct {
 	a       *readPlans
-	q       *query
+	q       *semantics.Query
 	name    string // of the relation
 	partial bool   // it has partial groups; else a row for each input row
 
@@ -110,7 +113,7 @@ func (b *aggregation) column(n *pg.Node, key bool) *pg.Node {
 		at = len(b.columns)
 		b.columns = append(b.columns, aggColumn{expr: sqltree.Clone(n), key: key})
 	}
-	return sqltree.ColumnNode(b.name, "c"+itoa(at+1))
+	return sqltree.ColumnNode(b.name, "c"+strconv.Itoa(at+1))
 }
 
 // same reports whether two expressions are one to PostgreSQL: t.a is a if no other
@@ -127,13 +130,13 @@ func (b *aggregation) qualified(n *pg.Node) *pg.Node {
 			return n
 		}
 		of, found := "", 0
-		for _, it := range b.q.sc.items {
-			if it.open {
+		for _, it := range b.q.Scope.Items {
+			if it.Open {
 				return n
 			}
-			if it.bare && slices.ContainsFunc(it.cols, func(c column) bool { return c.name == names[0] }) {
-				of = it.name
-				if found++; !it.rel {
+			if it.Bare && slices.ContainsFunc(it.Columns, func(c semantics.Column) bool { return c.Name == names[0] }) {
+				of = it.Name
+				if found++; !it.Qualified {
 					return n
 				}
 			}
@@ -153,7 +156,7 @@ func (b *aggregation) relation(s *pg.SelectStmt) *pg.SelectStmt {
 		r.FromClause = append(r.FromClause, sqltree.Clone(f))
 	}
 	for i, c := range b.columns {
-		r.TargetList = append(r.TargetList, sqltree.TargetNode(sqltree.Clone(c.expr), "c"+itoa(i+1)))
+		r.TargetList = append(r.TargetList, sqltree.TargetNode(sqltree.Clone(c.expr), "c"+strconv.Itoa(i+1)))
 		if c.key && b.partial {
 			r.GroupClause = append(r.GroupClause, sqltree.IntNode(int64(i+1)))
 		}
@@ -256,7 +259,7 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 			}
 			return c
 		case *pg.Node_FuncCall:
-			if b.a.isAggregate(v.FuncCall) {
+			if b.a.IsAggregate(v.FuncCall) {
 				r, ok := b.aggregate(v.FuncCall)
 				if !ok {
 					b.failed = true
@@ -334,18 +337,18 @@ func (b *aggregation) groupExpr(n *pg.Node, targets []*pg.Node, names []string) 
 		return targets[v.Ival.GetIval()-1].GetResTarget().GetVal(), true
 	}
 	if p := sqltree.FieldNames(n.GetColumnRef()); n.GetColumnRef() != nil && len(p) == 1 && countString(names, p[0]) > 0 {
-		for _, it := range b.q.sc.items {
-			if !it.bare {
+		for _, it := range b.q.Scope.Items {
+			if !it.Bare {
 				continue
 			}
-			for _, c := range it.cols {
-				if c.name == p[0] {
+			for _, c := range it.Columns {
+				if c.Name == p[0] {
 					return n, true
 				}
 			}
 		}
-		for _, it := range b.q.sc.items {
-			if it.open {
+		for _, it := range b.q.Scope.Items {
+			if it.Open {
 				return nil, false
 			}
 		}
@@ -384,7 +387,7 @@ func hasColumn(m *pg.Node) bool {
 
 // aggregate returns the final form of an aggregate call.
 func (b *aggregation) aggregate(f *pg.FuncCall) (*pg.Node, bool) {
-	if b.a.hasAggregateInside(f) {
+	if hasAggregateInside(&b.a.Namespace, f) {
 		return nil, false // PostgreSQL refuses it
 	}
 	if !b.partial || f.AggDistinct {
@@ -417,32 +420,32 @@ func (b *aggregation) aggregate(f *pg.FuncCall) (*pg.Node, bool) {
 	arg := f.Args[0]
 	switch name {
 	case "min", "max", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "any_value":
-		if !b.a.ownTypes(arg, b.q.sc) {
+		if !b.a.OwnTypes(arg, b.q.Scope) {
 			return nil, false
 		}
 		return sqltree.CallNode(name, partial("", "")), true
 	case "sum":
-		switch b.a.typeOf(arg, b.q.sc) {
-		case oidInt2, oidInt4:
+		switch b.a.TypeOf(arg, b.q.Scope) {
+		case pgoid.Int2, pgoid.Int4:
 			return sqltree.CastNode(sqltree.CallNode("sum", partial("", "")), "int8", nil), true
-		case oidInt8, oidNumeric, oidFloat4, oidFloat8, oidMoney, oidInterval:
+		case pgoid.Int8, pgoid.Numeric, pgoid.Float4, pgoid.Float8, pgoid.Money, pgoid.Interval:
 			return sqltree.CallNode("sum", partial("", "")), true
 		}
 	case "avg":
-		switch b.a.typeOf(arg, b.q.sc) {
-		case oidInt2, oidInt4, oidInt8, oidNumeric:
+		switch b.a.TypeOf(arg, b.q.Scope) {
+		case pgoid.Int2, pgoid.Int4, pgoid.Int8, pgoid.Numeric:
 			return sqltree.OpNode("/", sqltree.CallNode("sum", partial("sum", "")), sqltree.CallNode("sum", partial("count", ""))), true
-		case oidFloat4, oidFloat8:
+		case pgoid.Float4, pgoid.Float8:
 			// It adds to 0, so that -0 is 0, and fails where the squares of the differences are too large: on each shard,
 			// and of their averages. No value is left out of these that is not NULL.
 			sum := sqltree.OpNode("+", sqltree.CallNode("sum", partial("sum", "float8")), sqltree.IntNode(0))
 			mean := sqltree.OpNode("/", sum, sqltree.CastNode(sqltree.CallNode("sum", partial("count", "")), "float8", nil))
-			if !b.a.anyClock() {
+			if !anyClock(&b.a.Namespace) {
 				return mean, true
 			}
 			none := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: sqltree.CallNode("var_pop", partial("avg", "")), Nulltesttype: pg.NullTestType_IS_NULL}}}
 			return caseNode(none, &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}}, mean), true
-		case oidInterval:
+		case pgoid.Interval:
 			return sqltree.OpNode("/", sqltree.CallNode("sum", partial("sum", "")), sqltree.CastNode(sqltree.CallNode("sum", partial("count", "")), "float8", nil)), true
 		}
 	}
@@ -485,10 +488,10 @@ func (b *aggregation) whole(f *pg.FuncCall) (*pg.Node, bool) {
 	return &pg.Node{Node: &pg.Node_FuncCall{FuncCall: c}}, true
 }
 
-func (ns *namespace) hasAggregateInside(f *pg.FuncCall) bool {
+func hasAggregateInside(ns *semantics.Namespace, f *pg.FuncCall) bool {
 	found := false
 	sqltree.Inspect(f, func(m proto.Message) bool {
-		if c, ok := m.(*pg.FuncCall); ok && c != f && (ns.isAggregate(c) || c.Over != nil) {
+		if c, ok := m.(*pg.FuncCall); ok && c != f && (ns.IsAggregate(c) || c.Over != nil) {
 			found = true
 		}
 		_, query := m.(*pg.SelectStmt)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -40,10 +41,10 @@ func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath
 		}
 	}()
 	a := p.analyzer(st.Text, snap, searchPath)
-	a.st.Params = st.Params
+	a.Statement.Params = st.Params
 	n := tree.Stmts[0].Stmt
 	a.texts.guard = a.guarding()
-	a.asks = asksOf(&a.sourceText, n)
+	a.asks = asksOf(&a.Text, n)
 	a.castingViews(n)
 	guards := a.guards(n)
 	if guards || hasTimeWord(n) {
@@ -54,7 +55,7 @@ func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath
 		guards = a.guards(n) // the types of columns are known
 	}
 	a.elsewhereTimed(n)
-	a.timedDefaults(n)
+	timedDefaults(&a.Namespace, n)
 	a.clocked(n)
 	if !a.texts.clock && !guards {
 		return "", false, nil, nil
@@ -100,7 +101,7 @@ func (p *Planner) markCasts(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 		return
 	}
 	a := p.analyzer(sql, snap, path)
-	a.one.several = true
+	a.OneShard.Several = true
 	func() {
 		defer func() {
 			if r := recover(); r != nil {
@@ -110,26 +111,26 @@ func (p *Planner) markCasts(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 			}
 		}()
 		a.query(n)
-		a.settleBounds()
+		a.SettleBounds()
 	}()
-	a.checkNow()
+	a.CheckNow()
 }
 
 // castingViews puts the query of a view that casts texts to times in its place. A view that a statement of one shard
 // names reads unsharded tables.
 func (in *inputWords) castingViews(n *pg.Node) {
-	for depth := 0; in.texts.guard && depth < expandMax; depth++ {
+	for depth := 0; in.texts.guard && depth < semantics.ExpandMax; depth++ {
 		found := false
 		sqltree.Replace(n, func(n *pg.Node) *pg.Node {
 			v := n.GetRangeVar()
 			if v == nil {
 				return n
 			}
-			r := in.relation(v)
-			if r.view == nil {
+			r := in.Relation(v)
+			if r.View == nil {
 				return n
 			}
-			tree, err := in.p.parse(r.view.Definition)
+			tree, err := in.p.parse(r.View.Definition)
 			if err != nil || len(tree.Stmts) != 1 || !in.castsBelow(tree.Stmts[0].Stmt, 0) {
 				return n
 			}
@@ -150,9 +151,9 @@ func (in *inputWords) castingViews(n *pg.Node) {
 func (in *inputWords) castsBelow(n *pg.Node, depth int) bool {
 	found := in.guards(n)
 	sqltree.Inspect(n, func(m proto.Message) bool {
-		if v, ok := m.(*pg.RangeVar); ok && !found && depth < expandMax {
-			if r := in.relation(v); r.view != nil {
-				tree, err := in.p.parse(r.view.Definition)
+		if v, ok := m.(*pg.RangeVar); ok && !found && depth < semantics.ExpandMax {
+			if r := in.Relation(v); r.View != nil {
+				tree, err := in.p.parse(r.View.Definition)
 				found = err == nil && len(tree.Stmts) == 1 && in.castsBelow(tree.Stmts[0].Stmt, depth+1)
 			}
 		}
@@ -182,12 +183,12 @@ func (in *inputWords) elsewhereTimed(n *pg.Node) {
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
-			if own := in.timedFunction(v); own != nil {
+			if own := timedFunction(&in.Namespace, v); own != nil {
 				noTime("function " + own.QualifiedName() + "()")
 			}
 		case *pg.RangeVar:
-			if r := in.relation(v); r.view != nil && in.p.timedView(r.view, in.snap, 0) {
-				noTime("the view " + r.view.QualifiedName())
+			if r := in.Relation(v); r.View != nil && in.p.timedView(r.View, in.Snapshot, 0) {
+				noTime("the view " + r.View.QualifiedName())
 			}
 		}
 		return true
@@ -196,12 +197,12 @@ func (in *inputWords) elsewhereTimed(n *pg.Node) {
 
 // timedFunction returns the function of the user's that a call means, if it uses the
 // transaction's time.
-func (ns *namespace) timedFunction(f *pg.FuncCall) *shardmap.Function {
+func timedFunction(ns *semantics.Namespace, f *pg.FuncCall) *shardmap.Function {
 	names := sqltree.Strings(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && builtin.Has(names[len(names)-1]) {
+	if len(names) == 0 || (len(names) == 1 && ns.Hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && builtin.Has(names[len(names)-1]) {
 		return nil
 	}
-	if own := ns.userFunction(names); own != nil && (own.Clocked || len(f.Args) < own.ClockedBelow) {
+	if own := ns.UserFunction(names); own != nil && (own.Clocked || len(f.Args) < own.ClockedBelow) {
 		return own
 	}
 	return nil
@@ -210,7 +211,7 @@ func (ns *namespace) timedFunction(f *pg.FuncCall) *shardmap.Function {
 // timedView reports whether a view, or one that it reads, depends on the time.
 func (p *Planner) timedView(v *shardmap.View, snap *shardmap.Snapshot, depth int) bool {
 	tree, err := p.parse(v.Definition)
-	if err != nil || len(tree.Stmts) != 1 || depth >= expandMax {
+	if err != nil || len(tree.Stmts) != 1 || depth >= semantics.ExpandMax {
 		return true
 	}
 	found := sqltree.UsesClock(tree.Stmts[0].Stmt)
@@ -218,10 +219,10 @@ func (p *Planner) timedView(v *shardmap.View, snap *shardmap.Snapshot, depth int
 	sqltree.Inspect(tree.Stmts[0].Stmt, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
-			found = found || inside.timedFunction(v) != nil
+			found = found || timedFunction(&inside.Namespace, v) != nil
 		case *pg.RangeVar:
-			if r := inside.relation(v); r.view != nil {
-				found = found || p.timedView(r.view, snap, depth+1)
+			if r := inside.Relation(v); r.View != nil {
+				found = found || p.timedView(r.View, snap, depth+1)
 			}
 		}
 		return !found
@@ -230,14 +231,14 @@ func (p *Planner) timedView(v *shardmap.View, snap *shardmap.Snapshot, depth int
 }
 
 // timedDefaults writes out the defaults of columns that depend on the time.
-func (ns *namespace) timedDefaults(n *pg.Node) {
+func timedDefaults(ns *semantics.Namespace, n *pg.Node) {
 	target := func(v *pg.RangeVar) *shardmap.Table {
-		r := ns.relation(v)
-		if r.table == nil && !isTemp(v) {
-			fail(sqlstate.Refusal("CLV-0605", "the table %s is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard", sqltext.QuoteName(r.schema, r.name)).
+		r := ns.Relation(v)
+		if r.Table == nil && !isTemp(v) {
+			fail(sqlstate.Refusal("CLV-0605", "the table %s is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard", sqltext.QuoteName(r.Schema, r.Name)).
 				WithHint("Write to it in a transaction of its own."))
 		}
-		return r.table
+		return r.Table
 	}
 	sqltree.Descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
@@ -246,7 +247,7 @@ func (ns *namespace) timedDefaults(n *pg.Node) {
 				timedInsert(v, t)
 			}
 		case *pg.UpdateStmt:
-			if t := ns.relation(v.Relation).table; t != nil {
+			if t := ns.Relation(v.Relation).Table; t != nil {
 				clockAssignments(t, v.TargetList)
 			}
 		case *pg.MergeStmt:
@@ -300,7 +301,7 @@ func timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
 			fail(sqlstate.Refusal("CLV-0606", "an INSERT of SELECT * without a list of columns into %s may leave out columns whose defaults depend on the time at which the transaction began, which is another on each shard", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Name the columns."))
 		}
-		cols = columnNames(t)
+		cols = semantics.ColumnNames(t)
 		cols = cols[:min(len(cols), width)]
 		for _, c := range cols {
 			s.Cols = append(s.Cols, resTarget(c))
@@ -358,10 +359,10 @@ func addOutputs(s *pg.SelectStmt, missing []*shardmap.Column, t *shardmap.Table,
 
 // timedCall refuses, in a statement over several shards, a function of the user's that
 // takes the time by itself.
-func (ns *namespace) timedCall(n *pg.Node) {
+func timedCall(ns *semantics.Namespace, n *pg.Node) {
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
-			if own := ns.timedFunction(f); own != nil {
+			if own := timedFunction(ns, f); own != nil {
 				fail(timedCallError(own))
 			}
 		}
@@ -371,11 +372,11 @@ func (ns *namespace) timedCall(n *pg.Node) {
 
 // differsByRow reports whether a default that depends on the time is volatile besides.
 // PostgreSQL calls timezone() so, for the sake of times without a date; it is not.
-func (ns *namespace) differsByRow(n *pg.Node) bool {
+func differsByRow(ns *semantics.Namespace, n *pg.Node) bool {
 	found := false
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok && sqltree.CallName(f) != "timezone" {
-			kind := ns.kindOf(f)
+			kind := ns.KindOf(f)
 			found = found || kind == "" || strings.HasPrefix(kind, "v")
 		}
 		return !found

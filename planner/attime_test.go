@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -15,7 +17,7 @@ func TestAtTime(t *testing.T) {
 	state := testState(t)
 	state.Tables = append(state.Tables, shardmap.Table{Schema: "public", Name: "stamps", Kind: shardmap.Sharded, Keyspace: "hash_bigint", ShardKey: []string{"k"},
 		Columns: []shardmap.Column{{Name: "k", OID: 20, Type: "bigint"}, {Name: "made", OID: 1184, Type: "timestamp with time zone", Clocked: "now()"}, {Name: "v", OID: 25, Type: "text"}}})
-	state.FunctionsRead = FunctionRules
+	state.FunctionsRead = semantics.FunctionRules
 	state.Functions = append(state.Functions, shardmap.Function{Schema: "public", Name: "tick", Kind: "f", Clocked: true})
 	state.Views = append(state.Views, shardmap.View{Schema: "public", Name: "recent", Definition: "SELECT notes.body FROM public.notes WHERE (now() > '2024-01-01'::timestamp)"})
 	snap, err := shardmap.NewSnapshot(state)
@@ -100,7 +102,7 @@ func TestClockedFunctions(t *testing.T) {
 func TestPureFunctions(t *testing.T) {
 	t.Parallel()
 	code := func(name, volatility, head, body string) FunctionSource {
-		return FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: "plpgsql", Types: []int64{oidText},
+		return FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: "plpgsql", Types: []int64{int64(pgoid.Text)},
 			Body: "CREATE FUNCTION " + name + "() RETURNS " + head + " LANGUAGE plpgsql AS $$ " + body + " $$"}
 	}
 	plain := func(name, volatility, body, defaults string, args int, types ...int64) FunctionSource {
@@ -123,7 +125,7 @@ func TestPureFunctions(t *testing.T) {
 		plain("atomic_table", "s", "BEGIN ATOMIC\n SELECT count(*) FROM orders;\nEND", "", 0),
 		plain("json", "s", `SELECT ts FROM jsonb_to_record('{"ts":"now"}') AS x(ts timestamptz)`, "", 0, 1184),
 		plain("word", "s", "SELECT 'now'", "", 0, 1184),
-		plain("text_word", "s", "SELECT upper('today')", "", 0, oidText),
+		plain("text_word", "s", "SELECT upper('today')", "", 0, int64(pgoid.Text)),
 		plain("begun", "s", "SELECT statement_timestamp()", "", 0, 1184),
 		code("secret", "i", "int", "BEGIN PERFORM set_config('x.y', 'z', false); RETURN 1; END"),
 		code("locked", "i", "int", "BEGIN PERFORM pg_advisory_lock(1); RETURN 1; END"),

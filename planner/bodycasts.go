@@ -7,6 +7,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/datetime"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -31,12 +33,12 @@ var keepsWords = map[string]bool{"lower": false, "btrim": false, "ltrim": false,
 	"regexp_substr": true, "regexp_match": true, "regexp_matches": true}
 
 // wordless are more functions that give no text, or none with letters in it that were not in their arguments.
-var wordless = wordSet(`abs ceil ceiling floor round trunc mod power sqrt sign sum avg bool_and bool_or every isfinite justify_days justify_hours justify_interval make_interval
+var wordless = sqltext.WordSet(`abs ceil ceiling floor round trunc mod power sqrt sign sum avg bool_and bool_or every isfinite justify_days justify_hours justify_interval make_interval
 		octet_length bit_length position regexp_like regexp_count regexp_instr array_position jsonb_array_length json_array_length starts_with num_nulls num_nonnulls overlaps width_bucket
 		timestamp timestamptz date time timetz int4 int8 float8 numeric to_number hashtext hashtextextended`)
 
 // textCalls are functions all of whose arguments that may be literals are texts, or read as such.
-var textCalls = wordSet(`ascii bit_length btrim char_length character_length concat concat_ws convert_to decode encode format initcap left length lower lpad ltrim md5 normalize octet_length
+var textCalls = sqltext.WordSet(`ascii bit_length btrim char_length character_length concat concat_ws convert_to decode encode format initcap left length lower lpad ltrim md5 normalize octet_length
 		overlay parse_ident position quote_ident quote_literal quote_nullable regexp_count regexp_instr regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_array regexp_split_to_table
 		regexp_substr similar_to_escape similar_escape like_escape repeat replace reverse right rpad rtrim split_part starts_with string_agg string_to_array string_to_table strpos substr substring textcat textlen to_ascii to_char to_number
 		translate upper sha224 sha256 sha384 sha512 hashtext hashtextextended set_config current_setting pg_typeof
@@ -56,11 +58,11 @@ var plainOIDs = func() map[uint32]bool {
 }()
 
 // plainTypes are the names of such types.
-var plainTypes = wordSet(`int2 int4 int8 int integer bigint smallint numeric decimal float4 float8 real bool boolean uuid date time timetz timestamp timestamptz interval money oid bit varbit
+var plainTypes = sqltext.WordSet(`int2 int4 int8 int integer bigint smallint numeric decimal float4 float8 real bool boolean uuid date time timetz timestamp timestamptz interval money oid bit varbit
 		inet cidr macaddr int4range int8range numrange tsrange tstzrange daterange void`)
 
 // outside knows types by their names alone.
-var outside = &typer{}
+var outside = &semantics.Typer{}
 
 // plainType reports whether a type is one of plainTypes.
 func plainType(t *pg.TypeName) bool {
@@ -89,7 +91,7 @@ func (b *body) declared(name, typ string) {
 	}
 	was, known := b.plain[name]
 	b.plain[name] = t != nil && plainType(t) && (was || !known)
-	b.assigns = b.assigns || t == nil || outside.castReads(t) != wordsNone
+	b.assigns = b.assigns || t == nil || castReads(outside, t) != wordsNone
 }
 
 // parameters notes the parameters of a function, and whether what it returns may be made a time of a text.
@@ -99,7 +101,7 @@ func (b *body) parameters(f *FunctionSource) {
 	}
 	for i, oid := range f.Types {
 		if i == 0 {
-			b.assigns = b.assigns || f.Language == "plpgsql" && readsOf(uint32(oid)) != readsText
+			b.assigns = b.assigns || f.Language == "plpgsql" && datetime.ReadingOf(uint32(oid)) != datetime.AsText
 			continue
 		}
 		plain := plainOIDs[uint32(oid)]
@@ -196,13 +198,15 @@ func (b *body) keeps(f *pg.FuncCall) bool {
 		b.parts = true
 		from, _ := constant(1)
 		by, ok := constant(2)
-		return ok && !strings.ContainsFunc(by, func(r rune) bool { return r == '\\' || r >= 0x80 || letter(byte(r)) }) && (name == "translate" && len(from) == len(by) || name != "translate" && by != "")
+		return ok && !strings.ContainsFunc(by, func(r rune) bool { return r == '\\' || r >= 0x80 || datetime.Letter(byte(r)) }) && (name == "translate" && len(from) == len(by) || name != "translate" && by != "")
 	}
 	return name != "current_setting" && textGiven[name] && !slices.ContainsFunc(f.Args, b.mayHold)
 }
 
 // separates reports whether a text keeps what stands at its sides from becoming one word.
-func separates(s string) bool { return s != "" && !letter(s[0]) && !letter(s[len(s)-1]) }
+func separates(s string) bool {
+	return s != "" && !datetime.Letter(s[0]) && !datetime.Letter(s[len(s)-1])
+}
 
 // apart reports whether no two values that may be texts become one word when they are joined.
 func (b *body) apart(list []*pg.Node) bool {
@@ -215,10 +219,10 @@ func (b *body) apart(list []*pg.Node) bool {
 		switch {
 		case s != nil && s.Sval == "":
 		case s != nil:
-			if open && letter(s.Sval[0]) {
+			if open && datetime.Letter(s.Sval[0]) {
 				return false
 			}
-			open = letter(s.Sval[len(s.Sval)-1])
+			open = datetime.Letter(s.Sval[len(s.Sval)-1])
 		case n.GetAConst() != nil: // a number
 		default:
 			if open {
@@ -258,7 +262,7 @@ func (b *body) making(m any) {
 func (b *body) casting(m any) {
 	switch v := m.(type) {
 	case *pg.TypeCast:
-		b.cast(outside.castReads(v.TypeName), v.Arg)
+		b.cast(castReads(outside, v.TypeName), v.Arg)
 	case *pg.FuncCall:
 		switch name := sqltree.CallName(v); {
 		case strings.Contains(name, "_populate_record"):
@@ -267,7 +271,7 @@ func (b *body) casting(m any) {
 			b.cast(wordsAlone, v.Args[0])
 		}
 	case *pg.ColumnDef: // of json_to_record() and the like
-		b.casts = b.casts || outside.castReads(v.TypeName) != wordsNone
+		b.casts = b.casts || castReads(outside, v.TypeName) != wordsNone
 	case *pg.JsonTable, *pg.JsonFuncExpr:
 		b.casts = true
 	case *pg.RangeTableFunc: // XML writes letters by their numbers, too
@@ -283,12 +287,12 @@ const (
 )
 
 // castFunction returns the function of the user's that a call means, if it casts its arguments.
-func (ns *namespace) castFunction(f *pg.FuncCall) *shardmap.Function {
+func castFunction(ns *semantics.Namespace, f *pg.FuncCall) *shardmap.Function {
 	names := sqltree.Strings(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && builtin.Has(names[len(names)-1]) {
+	if len(names) == 0 || (len(names) == 1 && ns.Hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && builtin.Has(names[len(names)-1]) {
 		return nil
 	}
-	if own := ns.userFunction(names); own != nil && own.Casts > 0 {
+	if own := ns.UserFunction(names); own != nil && own.Casts > 0 {
 		return own
 	}
 	return nil
@@ -309,7 +313,7 @@ func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
 			return n
 		}
 	case *pg.Node_AConst:
-		if s := v.AConst.GetSval(); s != nil && reads == wordsParts && holdsWord(s.Sval) {
+		if s := v.AConst.GetSval(); s != nil && reads == wordsParts && datetime.HasLetters(s.Sval) {
 			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", sqltext.QuoteString(s.Sval), own.QualifiedName()).
 				WithHint("Cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word."))
 		}

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/cleavedb/cleave/internal/pgoid"
 )
 
 // TestBodyCasts: which functions cast their arguments to times, and which make what they cast.
 func TestBodyCasts(t *testing.T) {
 	t.Parallel()
-	oids := map[string]int64{"text": oidText, "date": oidDate, "timestamptz": oidTimestmpz, "int": oidInt4, "jsonb": 3802, "mood": 70000, "trigger": 2279}
+	oids := map[string]int64{"text": int64(pgoid.Text), "date": int64(pgoid.Date), "timestamptz": int64(pgoid.Timestamptz), "int": int64(pgoid.Int4), "jsonb": 3802, "mood": 70000, "trigger": 2279}
 	source := func(name, language, params, result, volatility, body string) FunctionSource {
 		f := FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: language, Body: body, Types: []int64{oids[result]}, Trigger: result == "trigger"}
 		for _, p := range strings.FieldsFunc(params, func(r rune) bool { return r == ',' }) {

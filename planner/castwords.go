@@ -9,7 +9,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -64,22 +67,22 @@ const (
 )
 
 // castReads is that of the type of a cast.
-func (ty *typer) castReads(t *pg.TypeName) wordsIn {
-	switch ty.readsType(t) {
-	case readsText:
+func castReads(ty *semantics.Typer, t *pg.TypeName) wordsIn {
+	switch readsType(ty, t) {
+	case datetime.AsText:
 		return wordsNone
-	case readsTime:
+	case datetime.AsTime:
 		return wordsAlone
 	}
 	names := sqltree.Strings(t.GetNames())
-	if len(names) == 1 && serverdependent.WithoutOID[names[0]] && wordTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
+	if len(names) == 1 && serverdependent.WithoutOID[names[0]] && datetime.TypeNames[semantics.CastOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
 		return wordsNone // nobody calls a type of times of his own so
 	}
-	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden()) {
+	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.Hidden()) {
 		return wordsOwn
 	}
 	switch name := names[len(names)-1]; {
-	case slices.Contains(slices.Collect(maps.Values(wordTypes)), name), name == "tsrange", name == "tstzrange", name == "daterange",
+	case slices.Contains(slices.Collect(maps.Values(datetime.TypeNames)), name), name == "tsrange", name == "tstzrange", name == "daterange",
 		name == "tsmultirange", name == "tstzmultirange", name == "datemultirange":
 		return wordsInside
 	case strings.HasPrefix(name, "reg"), name == "int4multirange", name == "int8multirange", name == "nummultirange", name == "pg_lsn", name == "tid", name == "xid", name == "xid8", name == "cid":
@@ -89,56 +92,56 @@ func (ty *typer) castReads(t *pg.TypeName) wordsIn {
 }
 
 // plainCalls are functions whose result is no text, or never one of the words.
-var plainCalls = wordSet(`now transaction_timestamp statement_timestamp clock_timestamp timeofday date_trunc date_bin to_timestamp to_date make_date make_timestamp make_timestamptz make_time timezone
+var plainCalls = sqltext.WordSet(`now transaction_timestamp statement_timestamp clock_timestamp timeofday date_trunc date_bin to_timestamp to_date make_date make_timestamp make_timestamptz make_time timezone
 		age extract date_part generate_series generate_subscripts count length char_length strpos array_length cardinality to_json to_jsonb row_number rank dense_rank uuidv7 gen_random_uuid random`)
 
 // textGiven are functions whose result is a text, whatever they are given.
-var textGiven = wordSet(`btrim chr concat concat_ws format initcap left lpad ltrim md5 quote_ident quote_literal regexp_replace regexp_substr repeat replace reverse right rpad rtrim split_part
+var textGiven = sqltext.WordSet(`btrim chr concat concat_ws format initcap left lpad ltrim md5 quote_ident quote_literal regexp_replace regexp_substr repeat replace reverse right rpad rtrim split_part
 		to_char translate current_setting jsonb_extract_path_text json_extract_path_text array_to_string`)
 
 // rowTexts are those that give a row for each.
-var rowTexts = wordSet(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`)
+var rowTexts = sqltext.WordSet(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`)
 
 // held says what is known of the operand of a cast: heldText, heldNone, or 0 for nothing.
-func (ty *typer) held(n *pg.Node, sc *scope) int32 {
+func held(ty *semantics.Typer, n *pg.Node, sc *semantics.Scope) int32 {
 	switch v := n.GetNode().(type) {
 	case nil, *pg.Node_ParamRef, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest:
 		return heldNone
 	case *pg.Node_AConst:
-		if s := v.AConst.GetSval(); s != nil && (holdsWord(s.Sval) || HasTimeWord(s.Sval)) {
+		if s := v.AConst.GetSval(); s != nil && (datetime.HasLetters(s.Sval) || datetime.HasSpecial(s.Sval)) {
 			return heldText
 		}
 		return heldNone
 	case *pg.Node_TypeCast:
 		switch names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); {
-		case ty.castReads(v.TypeCast.TypeName) == wordsOwn:
+		case castReads(ty, v.TypeCast.TypeName) == wordsOwn:
 			return 0
 		case !sqltree.TextType(v.TypeCast.TypeName) && !(len(names) > 0 && serverdependent.Textual(names[len(names)-1])):
 			return heldNone
 		case len(v.TypeCast.TypeName.ArrayBounds) > 0:
 			return 0
-		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && ty.held(v.TypeCast.Arg, sc) == heldNone:
-			return ty.held(v.TypeCast.Arg, sc)
+		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && held(ty, v.TypeCast.Arg, sc) == heldNone:
+			return held(ty, v.TypeCast.Arg, sc)
 		}
 		return heldText
 	case *pg.Node_AArrayExpr:
-		return ty.heldElements(v.AArrayExpr.Elements, sc)
+		return heldElements(ty, v.AArrayExpr.Elements, sc)
 	case *pg.Node_RowExpr:
-		return ty.heldElements(v.RowExpr.Args, sc)
+		return heldElements(ty, v.RowExpr.Args, sc)
 	case *pg.Node_CoalesceExpr:
-		return ty.heldAll(v.CoalesceExpr.Args, sc)
+		return heldAll(ty, v.CoalesceExpr.Args, sc)
 	case *pg.Node_MinMaxExpr:
-		return ty.heldAll(v.MinMaxExpr.Args, sc)
+		return heldAll(ty, v.MinMaxExpr.Args, sc)
 	case *pg.Node_CaseExpr:
 		all := []*pg.Node{v.CaseExpr.Defresult}
 		for _, w := range v.CaseExpr.Args {
 			all = append(all, w.GetCaseWhen().GetResult())
 		}
-		return ty.heldAll(all, sc)
+		return heldAll(ty, all, sc)
 	case *pg.Node_AExpr:
 		switch op := sqltree.Operator(v.AExpr); {
 		case v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_NULLIF:
-			return ty.held(v.AExpr.Lexpr, sc)
+			return held(ty, v.AExpr.Lexpr, sc)
 		case v.AExpr.Kind != pg.A_Expr_Kind_AEXPR_OP || len(v.AExpr.Name) != 1:
 			return 0
 		case op == "->>", op == "#>>":
@@ -148,7 +151,7 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 		}
 	case *pg.Node_FuncCall:
 		name, names := sqltree.CallName(v.FuncCall), sqltree.Strings(v.FuncCall.Funcname)
-		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (ty.hidden() || ty.userFunction(names) != nil) {
+		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (ty.Hidden() || ty.UserFunction(names) != nil) {
 			return 0
 		}
 		switch args := v.FuncCall.Args; {
@@ -157,17 +160,17 @@ func (ty *typer) held(n *pg.Node, sc *scope) int32 {
 		case textGiven[name]:
 			return heldText
 		case len(args) > 0 && (name == "min" || name == "max" || name == "lag" || name == "lead" || name == "first_value" || name == "last_value" || name == "nth_value"):
-			return ty.held(args[0], sc)
-		case len(args) == 1 && ty.timeCall(v.FuncCall) != wordsNone:
+			return held(ty, args[0], sc)
+		case len(args) == 1 && timeCall(ty, v.FuncCall) != wordsNone:
 			return heldNone
 		}
 	}
-	switch oid := ty.typeOf(n, sc); oid {
-	case oidText, oidVarchar, oidBpchar, oidName:
+	switch oid := ty.TypeOf(n, sc); oid {
+	case pgoid.Text, pgoid.Varchar, pgoid.Bpchar, oidName:
 		return heldText
-	case oidUnknown, 0:
+	case pgoid.Unknown, 0:
 	default:
-		if oid < firstUserOID && !textArrays[oid] && oid != oidRecord {
+		if oid < pgoid.FirstNormal && !textArrays[oid] && oid != oidRecord {
 			return heldNone
 		}
 	}
@@ -183,13 +186,13 @@ const (
 var textArrays = map[uint32]bool{1002: true, 1003: true, 1009: true, 1014: true, 1015: true, 2287: true, 2275: true, 18: true}
 
 // heldAll is held of one of several values: texts and constants among them are texts.
-func (ty *typer) heldAll(list []*pg.Node, sc *scope) int32 {
+func heldAll(ty *semantics.Typer, list []*pg.Node, sc *semantics.Scope) int32 {
 	out, others, constants := int32(heldNone), false, false
 	for _, n := range list {
 		if n == nil {
 			continue
 		}
-		switch h := ty.held(n, sc); {
+		switch h := held(ty, n, sc); {
 		case n.GetAConst() != nil:
 			constants = constants || h == heldText
 		case h == 0 || n.GetParamRef() != nil:
@@ -210,14 +213,14 @@ func (ty *typer) heldAll(list []*pg.Node, sc *scope) int32 {
 }
 
 // heldElements is heldAll of values that PostgreSQL casts one by one. Literals among them are asked for (InputQuestion).
-func (ty *typer) heldElements(list []*pg.Node, sc *scope) int32 {
-	return ty.heldAll(slices.DeleteFunc(slices.Clone(list), func(n *pg.Node) bool { return isInput(n.GetAConst()) }), sc)
+func heldElements(ty *semantics.Typer, list []*pg.Node, sc *semantics.Scope) int32 {
+	return heldAll(ty, slices.DeleteFunc(slices.Clone(list), func(n *pg.Node) bool { return isInput(n.GetAConst()) }), sc)
 }
 
 // timeCall says how a call that is a cast reads its argument: date(t).
-func (ty *typer) timeCall(f *pg.FuncCall) wordsIn {
+func timeCall(ty *semantics.Typer, f *pg.FuncCall) wordsIn {
 	how := castCall(f)
-	if how != wordsNone && ty.userFunction(sqltree.Strings(f.Funcname)) != nil {
+	if how != wordsNone && ty.UserFunction(sqltree.Strings(f.Funcname)) != nil {
 		return wordsNone
 	}
 	return how
@@ -238,18 +241,18 @@ func castCall(f *pg.FuncCall) wordsIn {
 	return wordsNone
 }
 
-// markCast notes what is known of the operand of a cast, where its scope is at hand.
-func (in *inputWords) markCast(n *pg.Node, sc *scope) {
+// MarkCast notes what is known of the operand of a cast, where its scope is at hand.
+func (in *inputWords) MarkCast(n *pg.Node, sc *semantics.Scope) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
-		if v.TypeCast.Location > 0 && in.castReads(v.TypeCast.TypeName) != wordsNone {
-			if h := in.heldOperand(v.TypeCast.Arg, sc); h != 0 {
+		if v.TypeCast.Location > 0 && castReads(&in.Typer, v.TypeCast.TypeName) != wordsNone {
+			if h := heldOperand(&in.Typer, v.TypeCast.Arg, sc); h != 0 {
 				v.TypeCast.Location = h
 			}
 		}
 	case *pg.Node_FuncCall:
-		if v.FuncCall.Location > 0 && in.timeCall(v.FuncCall) != wordsNone {
-			if h := in.heldOperand(v.FuncCall.Args[0], sc); h != 0 {
+		if v.FuncCall.Location > 0 && timeCall(&in.Typer, v.FuncCall) != wordsNone {
+			if h := heldOperand(&in.Typer, v.FuncCall.Args[0], sc); h != 0 {
 				v.FuncCall.Location = h
 			}
 		}
@@ -257,7 +260,7 @@ func (in *inputWords) markCast(n *pg.Node, sc *scope) {
 }
 
 // heldOperand is held of what a cast reads. A literal there has its type by the cast.
-func (ty *typer) heldOperand(n *pg.Node, sc *scope) int32 {
+func heldOperand(ty *semantics.Typer, n *pg.Node, sc *semantics.Scope) int32 {
 	inner := n
 	for inner.GetTypeCast() != nil {
 		inner = inner.GetTypeCast().Arg
@@ -265,19 +268,13 @@ func (ty *typer) heldOperand(n *pg.Node, sc *scope) int32 {
 	if isInput(inner.GetAConst()) {
 		return heldNone
 	}
-	return ty.held(n, sc)
-}
-
-// holdsWord reports whether a text has the letters of one of the words one after the other.
-func holdsWord(s string) bool {
-	s = strings.ToLower(s)
-	return strings.Contains(s, "now") || strings.Contains(s, "today") || strings.Contains(s, "tomorrow") || strings.Contains(s, "yesterday")
+	return held(ty, n, sc)
 }
 
 // guarded has the casts of a tree look at what they read. It changes the tree.
 func (in *inputWords) guarded(n *pg.Node) {
 	if in.texts.guard {
-		g := &wordGuard{in.typer}
+		g := &wordGuard{&in.Typer}
 		g.message(n.ProtoReflect())
 	}
 }
@@ -304,7 +301,7 @@ func (in *inputWords) guards(n *pg.Node) bool {
 }
 
 // wordGuard changes trees of texts that shards get.
-type wordGuard struct{ *typer }
+type wordGuard struct{ *semantics.Typer }
 
 // message goes through a message, what is below first.
 func (g *wordGuard) message(m protoreflect.Message) {
@@ -325,7 +322,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 			v.Name = name
 		}
 	case *pg.TypeCast:
-		if reads := g.castReads(v.TypeName); v.Location > 0 || v.Location == heldText {
+		if reads := castReads(g.Typer, v.TypeName); v.Location > 0 || v.Location == heldText {
 			if reads != wordsNone && !g.wholeRow(v) {
 				v.Arg = g.elements(v.Arg, reads, v.Location == heldText)
 			}
@@ -335,10 +332,10 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		if v.Location <= 0 && v.Location != heldText {
 			return
 		}
-		if reads := g.timeCall(v); reads != wordsNone {
+		if reads := timeCall(g.Typer, v); reads != wordsNone {
 			v.Args[0], v.Location = g.operand(v.Args[0], reads, v.Location == heldText), heldNone
 		}
-		if own := g.castFunction(v); own != nil {
+		if own := castFunction(&g.Namespace, v); own != nil {
 			for i, n := range v.Args {
 				v.Args[i] = g.argument(n, own)
 			}
@@ -367,7 +364,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 			case "json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset":
 				var fields []string
 				for _, n := range types {
-					if c := n.GetColumnDef(); g.castReads(c.GetTypeName()) != wordsNone {
+					if c := n.GetColumnDef(); castReads(g.Typer, c.GetTypeName()) != wordsNone {
 						fields = append(fields, c.Colname)
 					}
 				}
@@ -381,7 +378,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 			v.ContextItem.RawExpr, v.Location = g.operand(v.ContextItem.RawExpr, wordsJSON, false), heldNone
 		}
 	case *pg.JsonFuncExpr:
-		if v.Location > 0 && v.Output != nil && g.castReads(v.Output.TypeName) != wordsNone {
+		if v.Location > 0 && v.Output != nil && castReads(g.Typer, v.Output.TypeName) != wordsNone {
 			v.ContextItem.RawExpr, v.Location = g.operand(v.ContextItem.RawExpr, wordsJSON, false), heldNone
 		}
 	case *pg.RangeTableFunc:
@@ -397,9 +394,9 @@ func (g *wordGuard) anyReads(m interface{ ProtoReflect() protoreflect.Message })
 	sqltree.Descend(m.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch c := m.Interface().(type) {
 		case *pg.JsonTableColumn:
-			found = found || c.TypeName != nil && g.castReads(c.TypeName) != wordsNone
+			found = found || c.TypeName != nil && castReads(g.Typer, c.TypeName) != wordsNone
 		case *pg.RangeTableFuncCol:
-			found = found || c.TypeName != nil && g.castReads(c.TypeName) != wordsNone
+			found = found || c.TypeName != nil && castReads(g.Typer, c.TypeName) != wordsNone
 		}
 		return true
 	})
@@ -417,12 +414,12 @@ func (g *wordGuard) rowReads(base *pg.Node) (columns []string, known bool) {
 	if len(names) == 2 {
 		v.Schemaname = names[0]
 	}
-	t := g.relation(v).table
+	t := g.Relation(v).Table
 	if t == nil {
 		return nil, false
 	}
 	for _, c := range t.Columns {
-		if readsOf(c.OID) != readsText {
+		if datetime.ReadingOf(c.OID) != datetime.AsText {
 			columns = append(columns, c.Name)
 		}
 	}
@@ -474,7 +471,7 @@ func (g *wordGuard) onlyOnce(n *pg.Node) bool {
 		query = query || is
 		return !query
 	})
-	return query || g.isVolatile(n)
+	return query || g.IsVolatile(n)
 }
 
 // elements looks at the operand of a cast: of an array or a row at the values, which PostgreSQL casts one by one.
@@ -498,7 +495,7 @@ func (g *wordGuard) elements(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 
 // operand is a value that fails if it has a word for the time, and else is what it was. text: it is known to be one.
 func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
-	if c := n.GetAConst(); c != nil && !holdsWord(c.GetSval().GetSval()) && !isInput(c) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
+	if c := n.GetAConst(); c != nil && !datetime.HasLetters(c.GetSval().GetSval()) && !isInput(c) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
 		return n
 	}
 	if c := n.GetTypeCast(); c != nil {
@@ -520,12 +517,12 @@ func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 		return true
 	})
 	switch {
-	case rows && !builtin, windows && (queries || g.isVolatile(n)):
+	case rows && !builtin, windows && (queries || g.IsVolatile(n)):
 		fail(sqlstate.Refusal("CLV-0611", "a value that each shard could read as a word for the time by its own clock is cast where that cannot be looked at").
 			WithHint("Compute it in a subquery of FROM, and cast the subquery's column."))
 	case rows:
 		return marked(plain(), reads) // a function that gives rows may not stand in CASE
-	case queries || g.isVolatile(n): // it is to be run once
+	case queries || g.IsVolatile(n): // it is to be run once
 		const name = "cleave_word"
 		v := sqltree.ColumnNode(name, "v")
 		inner := sqltree.EmptySelect()
@@ -582,7 +579,7 @@ func init() {
 	}
 	wordPatterns[wordsInside] = strings.Join(spread, "|")
 	const inside = `[^][{}(),"<>`
-	all := slices.Sorted(slices.Values(slices.Concat(words, slices.Collect(maps.Keys(zoneNames)))))
+	all := slices.Sorted(slices.Values(slices.Concat(words, slices.Collect(maps.Keys(datetime.ZoneNames)))))
 	own := `(?:^|[][{}(),"<>])(?=` + inside + `]*(?:` + wordPatterns[wordsAlone] + `))` +
 		`(?:\\[bfnrt]|(?:` + strings.Join(all, "|") + `)(?![a-z])|[a-z_]*/[a-z_/]*|[a-z]+[-+]?(?=[0-9])|` + inside + `a-z])*(?:$|[][{}(),<>]|"(?!\s*:))` // the names in JSON are none
 	wordPatterns[wordsOwn] = own
@@ -600,12 +597,12 @@ func init() {
 // guarding reports whether the texts of this statement are to look: they do so already where it was made of another
 // one, and some shards read no words.
 func (a *analyzer) guarding() bool {
-	return !strings.Contains(a.SQL, WordMark) && a.anyClock()
+	return !strings.Contains(a.SQL, WordMark) && anyClock(&a.Namespace)
 }
 
 // anyClock reports whether there is a shard that reads words as times, by its own clock.
-func (ns *namespace) anyClock() bool {
-	return slices.ContainsFunc(ns.snap.State().Shards, func(s shardmap.Shard) bool { return s.Can().Clock })
+func anyClock(ns *semantics.Namespace) bool {
+	return slices.ContainsFunc(ns.Snapshot.State().Shards, func(s shardmap.Shard) bool { return s.Can().Clock })
 }
 
 // RefuseCastWord is the refusal of a text that CastWord found.

@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -146,9 +147,9 @@ func (wp *writePlans) clockRows(t *shardmap.Table, cols []string, lists []*pg.No
 
 // clockSelect adds the columns to an INSERT whose SELECT is on every shard its own. It
 // reports whether it could.
-func clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string, q *query) bool {
-	width := len(q.cols)
-	if q.open || width > len(cols) {
+func clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string, q *semantics.Query) bool {
+	width := len(q.Columns)
+	if q.Open || width > len(cols) {
 		return len(clockColumns(t)) == 0
 	}
 	missing := leftOut(t, cols[:width])
@@ -177,14 +178,14 @@ func clockAssignments(t *shardmap.Table, list []*pg.Node) {
 	for _, n := range list {
 		r := n.GetResTarget()
 		c := keyColumnOrUnknown(t, r.GetName())
-		found = found || c.Clocked != "" && assigned(r.GetVal()).GetSetToDefault() != nil
+		found = found || c.Clocked != "" && semantics.AssignedExpr(r.GetVal()).GetSetToDefault() != nil
 	}
 	if !found {
 		return
 	}
 	for _, n := range list {
 		r := n.GetResTarget()
-		r.Val = assigned(r.Val) // SET (a, b) = (x, y) is SET a = x, b = y
+		r.Val = semantics.AssignedExpr(r.Val) // SET (a, b) = (x, y) is SET a = x, b = y
 		if c := keyColumnOrUnknown(t, r.Name); c.Clocked != "" && r.Val.GetSetToDefault() != nil {
 			r.Val = clockDefault(c)
 		}
@@ -201,7 +202,7 @@ func clockMerge(t *shardmap.Table, c *pg.MergeWhenClause) {
 		cols = append(cols, n.GetResTarget().GetName())
 	}
 	if len(cols) == 0 {
-		cols = columnNames(t)
+		cols = semantics.ColumnNames(t)
 		cols = cols[:min(len(cols), len(c.Values))]
 		for _, name := range cols {
 			c.TargetList = append(c.TargetList, resTarget(name))

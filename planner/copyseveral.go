@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -16,7 +17,7 @@ import (
 // planCopy plans COPY of a table that is not on one shard alone.
 func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 	c := n.GetCopyStmt()
-	t := wp.relation(c.Relation).table
+	t := wp.Relation(c.Relation).Table
 	if t == nil {
 		return nil, nil
 	}
@@ -39,7 +40,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 			p.AsQuery = wp.written(q)
 		}
 		if t.Kind == shardmap.Sharded {
-			u := &use{ref: c.Relation, rel: relation{table: t}}
+			u := &semantics.Use{Ref: c.Relation, Relation: semantics.Relation{Table: t}}
 			p.Ownership, p.OwnershipNext = ownershipOf(n, p.Text, u), ownershipOf(first, p.Next, u)
 		}
 		return &plan.Plan{Op: plan.CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
@@ -53,7 +54,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 				WithHint("Write the time as a constant."))
 		}
 		wp.texts.clock = before
-		if t.Kind == shardmap.Reference && wp.isVolatile(n) {
+		if t.Kind == shardmap.Reference && wp.IsVolatile(n) {
 			fail(sqlstate.Refusal("CLV-0411", "a volatile function in WHERE of a COPY to the reference table %s could choose other rows on each shard", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Copy all rows, and delete some afterwards."))
 		}
@@ -61,15 +62,15 @@ func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 	from := sqltree.Clone(n).GetCopyStmt()
 	if len(p.Columns) > 0 {
 		var made []*pg.Node
-		for _, g := range generated(t) {
+		for _, g := range semantics.GeneratedColumns(t) {
 			if !slices.Contains(p.Columns, g.Name) {
-				p.Made, p.MadeFor = append(p.Made, wp.makes(t, g)), append(p.MadeFor, g)
+				p.Made, p.MadeFor = append(p.Made, madeFor(&wp.Namespace, t, g)), append(p.MadeFor, g)
 				made = append(made, sqltree.StringNode(g.Name))
 			}
 		}
 		for _, col := range leftOut(t, p.Columns) {
 			expr := clockDefault(col)
-			if wp.differsByRow(expr) {
+			if differsByRow(&wp.Namespace, expr) {
 				fail(sqlstate.Refusal("CLV-0614", "the default of column %s depends on the transaction's time and is another for each row", sqltext.QuoteIdent(col.Name)).
 					WithHint("Give the column in the COPY."))
 			}
@@ -96,7 +97,7 @@ func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 	case shardmap.Sharded:
 		names := p.Columns
 		if len(names) == 0 {
-			names = columnNames(t)
+			names = semantics.ColumnNames(t)
 		}
 		for _, k := range t.ShardKey {
 			at := slices.Index(names, k)
@@ -109,8 +110,8 @@ func (wp *writePlans) planCopy(n *pg.Node) (*plan.Plan, error) {
 			}
 			p.KeyAt = append(p.KeyAt, at)
 		}
-		wp.types = wp.keyTypes(t.Keyspace)
-		p.Keys = wp.storedKeys(t)
+		wp.Types = wp.KeyTypes(t.Keyspace)
+		p.Keys = storedKeys(&wp.Namespace, t)
 	case shardmap.Reference:
 		why = "every shard has the table's rows"
 	default:
@@ -124,7 +125,7 @@ func (wp *writePlans) planCopyQuery(c *pg.CopyStmt) {
 	p := &plan.CopyPlan{}
 	copyFormat(&p.CopyFormat, c.Options)
 	text := wp.written(c.Query)
-	st, err := wp.p.Analyze(text, wp.snap, wp.path)
+	st, err := wp.p.Analyze(text, wp.Snapshot, wp.Path)
 	if err != nil {
 		fail(err)
 	}

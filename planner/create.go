@@ -2,6 +2,7 @@ package planner
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -10,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -54,7 +56,7 @@ func tableOptions(list []*pg.Node) options {
 				o.shardKey = append(o.shardKey, part)
 			}
 			if len(o.shardKey) > plan.MaxKeyColumns {
-				fail(badOption("cleave.shard_key has over " + itoa(plan.MaxKeyColumns) + " columns"))
+				fail(badOption("cleave.shard_key has over " + strconv.Itoa(plan.MaxKeyColumns) + " columns"))
 			}
 		case "keyspace":
 			o.keyspace = value
@@ -80,15 +82,15 @@ func badOption(message string) error {
 
 func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 	st := ch.st
-	ch.called(c.Partspec)
-	ch.called(c.Partbound)
+	ch.CheckCalls(c.Partspec)
+	ch.CheckCalls(c.Partbound)
 	for _, n := range append(append([]*pg.Node(nil), c.TableElts...), c.Constraints...) {
 		for _, e := range n.GetConstraint().GetExclusions() {
-			ch.called(e)
+			ch.CheckCalls(e)
 		}
 		for _, k := range n.GetColumnDef().GetConstraints() {
 			for _, e := range k.GetConstraint().GetExclusions() {
-				ch.called(e)
+				ch.CheckCalls(e)
 			}
 		}
 	}
@@ -96,10 +98,10 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 		ch.createTemp(c)
 		return
 	}
-	name := ch.created(c.Relation)
+	name := createdName(&ch.Namespace, c.Relation)
 	st.Kind, st.Tag = plan.DDLKind, "CREATE TABLE"
 	o := tableOptions(c.Options)
-	if d := ch.snap.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
+	if d := ch.Snapshot.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
 		o.shardKey, o.keyspace, o.reference = d.ShardKey, d.Keyspace, d.Kind == shardmap.Reference
 	}
 	create := &plan.CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists, InPath: c.Relation.Schemaname == ""}
@@ -127,7 +129,7 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 				list = append(list, n.GetRangeVar())
 			}
 			ch.targets(list)
-			if ch.spread() || create.Kind == shardmap.Reference {
+			if spreadTables(ch.Touched) || create.Kind == shardmap.Reference {
 				fail(sqlstate.Refusal("CLV-0919", "inheritance and partitions of sharded and reference tables are not supported yet"))
 			}
 		}
@@ -148,7 +150,7 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 			d.constraint(v.Constraint, "")
 		case *pg.Node_TableLikeClause:
 			if create.Kind != shardmap.Whole {
-				for _, col := range ch.like(v.TableLikeClause) {
+				for _, col := range likeTable(&ch.Namespace, v.TableLikeClause) {
 					seen[col.Name] = true
 				}
 			}
@@ -162,11 +164,11 @@ func (ch *schemaChange) createTable(c *pg.CreateStmt) {
 	d.finish(edits)
 }
 
-// like are the columns of the table that a new sharded or reference table is to be like. It has to be on every shard, each of
+// likeTable are the columns of the table that a new sharded or reference table is to be like. It has to be on every shard, each of
 // which copies it.
-func (ns *namespace) like(l *pg.TableLikeClause) []shardmap.Column {
+func likeTable(ns *semantics.Namespace, l *pg.TableLikeClause) []shardmap.Column {
 	const defaults, identity = 1 << 3, 1 << 5 // TableLikeOption of PostgreSQL's parsenodes.h
-	t := ns.relation(l.Relation).table
+	t := ns.Relation(l.Relation).Table
 	if t == nil || t.Kind == shardmap.Whole {
 		fail(sqlstate.Refusal("CLV-0921", "a sharded or reference table LIKE a table that is not on every shard is not supported").
 			WithHint("Write the columns out."))
@@ -193,7 +195,7 @@ func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 	types := make([]keyspace.Type, len(o.shardKey))
 	for _, n := range c.TableElts {
 		if l := n.GetTableLikeClause(); l != nil {
-			for _, col := range ch.like(l) {
+			for _, col := range likeTable(&ch.Namespace, l) {
 				if i := slices.Index(o.shardKey, col.Name); i >= 0 {
 					t, err := keyspace.ParseType(col.Type)
 					if err != nil {
@@ -239,7 +241,7 @@ func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 	if name == "" {
 		return shardmap.DefaultKeyspaceName(types)
 	}
-	ks, ok := ch.snap.Keyspace(name)
+	ks, ok := ch.Snapshot.Keyspace(name)
 	if !ok {
 		fail(sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", name).
 			WithHint("create it: SELECT cleave.create_keyspace(%s, 'hash', ARRAY['%s'])", sqltext.QuoteString(name), types[0]))
@@ -337,18 +339,18 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && d.defaultOf(x) {
 			return
 		}
-		before := ch.sequence
-		ch.sequence = ""
+		before := ch.Sequence
+		ch.Sequence = ""
 		ch.expressions([]*pg.Node{x.RawExpr})
-		if ch.sequence != "" && spread {
-			fail(sqlstate.Refusal("CLV-0506", "the default calls %s() of a sequence that is not the cluster's: each shard would count by itself", ch.sequence).
+		if ch.Sequence != "" && spread {
+			fail(sqlstate.Refusal("CLV-0506", "the default calls %s() of a sequence that is not the cluster's: each shard would count by itself", ch.Sequence).
 				WithHint("Make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone."))
 		}
-		ch.sequence = before
+		ch.Sequence = before
 		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && spread {
 			sqltree.Inspect(x.RawExpr, func(m proto.Message) bool {
 				if f, ok := m.(*pg.FuncCall); ok {
-					if own := ch.timedFunction(f); own != nil {
+					if own := timedFunction(&ch.Namespace, f); own != nil {
 						fail(sqlstate.Refusal("CLV-0615", "the default calls %s(), which uses the time at which the transaction began, of which each shard has its own", own.QualifiedName()).
 							WithHint("Give it now() as an argument, or write its expression."))
 					}
@@ -435,34 +437,34 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 	ch := d.change
 	target := x.Pktable
 	self := target.Relname == d.name.Name && (target.Schemaname == "" || target.Schemaname == d.name.Schema)
-	r := ch.relation(target)
-	other := sqltext.QuoteName(r.schema, r.name)
+	r := ch.Relation(target)
+	other := sqltext.QuoteName(r.Schema, r.Name)
 	var key []string
 	switch {
-	case self && (r.table == nil || r.table.Schema == d.name.Schema):
+	case self && (r.Table == nil || r.Table.Schema == d.name.Schema):
 		if d.kind != shardmap.Sharded {
 			return
 		}
 		key = d.key
-	case r.table == nil:
+	case r.Table == nil:
 		if d.kind == shardmap.Whole {
 			return // the default shard answers
 		}
-		fail(undefinedTable(other, ch.Position(target.Location)))
-	case r.table.Kind == shardmap.Reference:
+		fail(semantics.UndefinedTable(other, ch.Position(target.Location)))
+	case r.Table.Kind == shardmap.Reference:
 		return
-	case r.table.Kind == shardmap.Whole:
+	case r.Table.Kind == shardmap.Whole:
 		if d.kind == shardmap.Whole {
 			return
 		}
 		fail(sqlstate.Refusal("CLV-0928", "a foreign key to %s, which is on the default shard only, cannot be checked on the other shards", other).
 			WithHint("Declare %s as a reference table, or leave the foreign key out.", other))
 	default:
-		if d.kind != shardmap.Sharded || r.table.Keyspace != d.keyspace {
+		if d.kind != shardmap.Sharded || r.Table.Keyspace != d.keyspace {
 			fail(sqlstate.Refusal("CLV-0929", "a foreign key to %s, whose rows are on other shards, cannot be checked", other).
 				WithHint("Put both tables in one keyspace with equal shard keys."))
 		}
-		key = r.table.ShardKey
+		key = r.Table.ShardKey
 	}
 	ref := sqltree.Strings(x.PkAttrs)
 	if len(ref) == 0 {
@@ -509,14 +511,14 @@ func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 		return
 	}
 	a.createAs(c.Into, shardmap.Whole)
-	a.st.DDL.Create.IfNotExists = c.IfNotExists
+	a.Statement.DDL.Create.IfNotExists = c.IfNotExists
 	a.finish()
 }
 
 // createAs makes the statement one that creates an unsharded table from a query.
 func (a *analyzer) createAs(into *pg.IntoClause, kind shardmap.TableKind) {
-	st := a.st
-	name := a.created(into.Rel)
+	st := a.Statement
+	name := createdName(&a.Namespace, into.Rel)
 	if st.DDL == nil {
 		st.DDL = &plan.DDL{}
 	}
@@ -553,8 +555,8 @@ func (ch *schemaChange) createIndex(x *pg.IndexStmt) {
 		d.unique(cols, "UNIQUE INDEX")
 	}
 	st.Kind, st.Tag = plan.DDLKind, "CREATE INDEX"
-	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", ch.spread(), names, x.Concurrent
-	if x.Concurrent && ch.spread() && x.Idxname == "" {
+	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", spreadTables(ch.Touched), names, x.Concurrent
+	if x.Concurrent && spreadTables(ch.Touched) && x.Idxname == "" {
 		st.DDL.Refused = sqlstate.Refusal("CLV-0934", "CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one").
 			WithHint("Name the index.")
 	}
@@ -568,21 +570,21 @@ func (ch *schemaChange) createIndex(x *pg.IndexStmt) {
 
 func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
 	st := ch.st
-	if t.Objtype != pg.ObjectType_OBJECT_TABLE || ch.relation(t.Relation).table == nil {
-		ch.called(t) // what the map does not know is a shard's: a view, a temporary table
+	if t.Objtype != pg.ObjectType_OBJECT_TABLE || ch.Relation(t.Relation).Table == nil {
+		ch.CheckCalls(t) // what the map does not know is a shard's: a view, a temporary table
 	}
-	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && ch.viewOf(t.Relation) != nil {
+	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && viewOf(&ch.Namespace, t.Relation) != nil {
 		ch.changeView(t.Relation, t.MissingOk)
 		return
 	}
-	if ch.clusterSequence(t.Relation) != nil && ch.relation(t.Relation).table == nil && len(t.Cmds) == 1 &&
+	if ch.ClusterSequence(t.Relation) != nil && ch.Relation(t.Relation).Table == nil && len(t.Cmds) == 1 &&
 		t.Cmds[0].GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_ChangeOwner {
 		// Its shadow is the default shard's. pg_dump writes such lines.
 		st.Kind, st.Tag = plan.DDLKind, "ALTER TABLE"
 		if t.Objtype == pg.ObjectType_OBJECT_SEQUENCE {
 			st.Tag = "ALTER SEQUENCE"
 		}
-		st.DDL.Op, st.DDL.MapOnly = "alter sequence", ch.lonely()
+		st.DDL.Op, st.DDL.MapOnly = "alter sequence", ch.Lonely()
 		return
 	}
 	switch t.Objtype {
@@ -616,7 +618,7 @@ func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
 	if table == nil {
 		return
 	}
-	st.DDL.AllShards, st.DDL.Altered = ch.spread(), names
+	st.DDL.AllShards, st.DDL.Altered = spreadTables(ch.Touched), names
 	d := &declaration{change: ch, table: table, name: names[0], kind: table.Kind, keyspace: table.Keyspace, key: table.ShardKey}
 	d.cmds = len(t.Cmds)
 	for _, n := range t.Cmds {
@@ -684,7 +686,7 @@ func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 		if spread {
 			fail(sqlstate.Refusal("CLV-0919", "inheritance and partitions of sharded and reference tables are not supported yet"))
 		}
-		ch.called(c.Def.GetPartitionCmd().GetBound())
+		ch.CheckCalls(c.Def.GetPartitionCmd().GetBound())
 		for _, v := range []*pg.RangeVar{c.Def.GetRangeVar(), c.Def.GetPartitionCmd().GetName()} {
 			if v != nil {
 				ch.targets([]*pg.RangeVar{v})

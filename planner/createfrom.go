@@ -16,7 +16,7 @@ import (
 // statement that makes the table without rows, which the default shard can run since
 // it has all tables, and the query, whose rows are put in by the same transaction.
 func (a *analyzer) createFrom() {
-	d := a.st.DDL
+	d := a.Statement.DDL
 	if d.Op != "create table as" {
 		fail(sqlstate.Refusal("CLV-0942", "this cannot be made from the rows of sharded tables").
 			WithHint("Use a view, or create a table and INSERT ... SELECT into it."))
@@ -39,7 +39,7 @@ func (a *analyzer) createFrom() {
 		c = &pg.CreateTableAsStmt{Into: first.IntoClause, Objtype: pg.ObjectType_OBJECT_TABLE, Query: n}
 		first.IntoClause = nil
 	}
-	if len(a.params) > 0 {
+	if len(a.Params) > 0 {
 		fail(sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $1"))
 	}
 	if c.IfNotExists {
@@ -50,7 +50,7 @@ func (a *analyzer) createFrom() {
 		d.Source = a.written(c.Query)
 	}
 	c.Into.SkipData = true
-	a.st.Text = a.written(&pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: c}})
+	a.Statement.Text = a.written(&pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: c}})
 }
 
 // columnMark stands for the columns in a statement that is written.
@@ -65,8 +65,8 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 	case isTemp(rel):
 		return false
 	}
-	name := a.created(rel)
-	if len(options.at) == 0 && a.snap.Declaration(name.Schema, name.Name) == nil {
+	name := createdName(&a.Namespace, rel)
+	if len(options.at) == 0 && a.Snapshot.Declaration(name.Schema, name.Name) == nil {
 		return false
 	}
 	if c.IfNotExists {
@@ -89,6 +89,6 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 	probe := sqltree.Clone(c)
 	probe.Into.SkipData, probe.Into.Options = true, nil
 	as.Probe = a.written(&pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: probe}})
-	a.st.Kind, a.st.Tag, a.st.DDL.Op, a.st.DDL.As, a.st.DDL.AllShards = plan.DDLKind, "SELECT", "create table as", as, true
+	a.Statement.Kind, a.Statement.Tag, a.Statement.DDL.Op, a.Statement.DDL.As, a.Statement.DDL.AllShards = plan.DDLKind, "SELECT", "create table as", as, true
 	return true
 }

@@ -8,8 +8,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -17,10 +20,10 @@ import (
 
 // schemaChange reads one statement that changes the schema, or an object of it.
 type schemaChange struct {
-	*typer
-	*sourceText
-	*touched
-	*effects
+	*semantics.Typer
+	*sourcetext.Text
+	*semantics.Touched
+	*semantics.Effects
 	definer
 	sequenceChange
 
@@ -30,10 +33,10 @@ type schemaChange struct {
 
 // definer is what a schema change needs of the rest of the analysis: it may have expressions and queries.
 type definer interface {
-	// walk reads an expression.
-	walk(n *pg.Node, w *walker)
-	// define counts what the query of a view reads.
-	define(q *pg.SelectStmt) error
+	// Walk reads an expression.
+	Walk(n *pg.Node, w *semantics.Walker)
+	// Define counts what the query of a view reads.
+	Define(q *pg.SelectStmt) error
 	createTableAs(c *pg.CreateTableAsStmt)
 	// freeze puts marks in the place of times.
 	freeze(d *declaration)
@@ -43,14 +46,14 @@ type definer interface {
 
 func (a *analyzer) change() *schemaChange {
 	return &schemaChange{
-		typer:          &a.typer,
-		sourceText:     &a.sourceText,
-		touched:        &a.touched,
-		effects:        &a.effects,
+		Typer:          &a.Typer,
+		Text:           &a.Text,
+		Touched:        &a.Touched,
+		Effects:        &a.Effects,
 		definer:        a,
-		sequenceChange: sequenceChange{typer: &a.typer, sourceText: &a.sourceText, st: a.st},
+		sequenceChange: sequenceChange{Typer: &a.Typer, Text: &a.Text, st: a.Statement},
 		p:              a.p,
-		st:             a.st,
+		st:             a.Statement,
 	}
 }
 
@@ -58,7 +61,7 @@ func (a *analyzer) change() *schemaChange {
 func (ch *schemaChange) ddl(n *pg.Node) {
 	st := ch.st
 	st.DDL = &plan.DDL{}
-	ch.changes = true
+	ch.Changes = true
 	namesNothingInternal(n)
 	if ch.createsTempType(n) || ch.changesTempTypes(n) {
 		return
@@ -100,7 +103,7 @@ func (ch *schemaChange) ddl(n *pg.Node) {
 		ch.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateRangeStmt:
 		ch.expressions(v.CreateRangeStmt.Params)
-		ch.rangeType(v.CreateRangeStmt)
+		rangeType(&ch.Namespace, v.CreateRangeStmt)
 		inSchema(sqltree.Strings(v.CreateRangeStmt.TypeName))
 		ch.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
@@ -144,9 +147,9 @@ func (ch *schemaChange) ddl(n *pg.Node) {
 
 // domainDefault notes the tables whose columns may get another default: those with user-defined types.
 func (ch *schemaChange) domainDefault() {
-	tables := ch.snap.State().Tables
+	tables := ch.Snapshot.State().Tables
 	for i := range tables {
-		if slices.ContainsFunc(tables[i].Columns, func(c shardmap.Column) bool { return c.OID >= firstUserOID }) && tables[i].Kind != shardmap.Whole {
+		if slices.ContainsFunc(tables[i].Columns, func(c shardmap.Column) bool { return c.OID >= pgoid.FirstNormal }) && tables[i].Kind != shardmap.Whole {
 			ch.st.DDL.Altered = append(ch.st.DDL.Altered, plan.TableName{Schema: tables[i].Schema, Name: tables[i].Name})
 		}
 	}
@@ -163,9 +166,9 @@ func ownSchema(name string) {
 	case strings.HasPrefix(name, "pg_temp"):
 		fail(sqlstate.Refusal("CLV-0817", "this kind of object in schema pg_temp, or the schema by another name, is not supported").
 			WithHint("Make the object in another schema; pg_temp is the name of the session's own."))
-	case name == InternalSchema:
-		fail(internalSchemaError())
-	case name == VirtualSchema:
+	case name == semantics.InternalSchema:
+		fail(semantics.InternalSchemaError())
+	case name == semantics.VirtualSchema:
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "schema %q belongs to the router", name).
 			WithHint("create your objects in another schema"))
 	case name == "pg_catalog" || name == "information_schema" || strings.HasPrefix(name, "pg_"):
@@ -186,14 +189,14 @@ func inSchema(names []string) {
 	}
 }
 
-// created is the schema in which an unqualified new object comes to be.
-func (ns *namespace) created(v *pg.RangeVar) plan.TableName {
+// createdName is the schema in which an unqualified new object comes to be.
+func createdName(ns *semantics.Namespace, v *pg.RangeVar) plan.TableName {
 	if v.Relpersistence == "t" {
 		refuseTemporary()
 	}
 	t := plan.TableName{Schema: v.Schemaname, Name: v.Relname}
 	if t.Schema == "" {
-		for _, s := range ns.path {
+		for _, s := range ns.Path {
 			if s != "pg_catalog" {
 				t.Schema = s
 				break
@@ -217,12 +220,12 @@ func refuseTemporary() {
 
 // expressions checks the functions in the expressions of a definition.
 func (ch *schemaChange) expressions(list []*pg.Node) {
-	var subs []*query
-	w := &walker{sc: &scope{}, subs: &subs}
+	var subs []*semantics.Query
+	w := &semantics.Walker{Scope: &semantics.Scope{}, Subqueries: &subs}
 	for _, n := range list {
-		ch.walk(n, w)
+		ch.Walk(n, w)
 	}
-	if len(subs) > 0 && (ch.sharded != "" || ch.whole != "" || ch.unknown != "") {
+	if len(subs) > 0 && (ch.Sharded != "" || ch.Whole != "" || ch.Unknown != "") {
 		fail(sqlstate.Refusal("CLV-0947", "a subquery in a definition is not supported"))
 	}
 }
@@ -242,27 +245,27 @@ func (ch *schemaChange) targets(list []*pg.RangeVar) (known []*shardmap.Table, n
 		if v.Schemaname != "" {
 			ownSchema(v.Schemaname)
 		}
-		r := ch.relation(v)
-		if r.catalog || r.virtual {
-			ownSchema(r.schema)
+		r := ch.Relation(v)
+		if r.Catalog || r.Virtual {
+			ownSchema(r.Schema)
 		}
-		ch.touch(r, v)
-		if r.table == nil && !r.catalog && !r.virtual && ch.st.DDL != nil {
-			ch.st.DDL.Unknown = append(ch.st.DDL.Unknown, r.name)
+		ch.Touch(r, v)
+		if r.Table == nil && !r.Catalog && !r.Virtual && ch.st.DDL != nil {
+			ch.st.DDL.Unknown = append(ch.st.DDL.Unknown, r.Name)
 		}
-		if r.table != nil {
-			known = append(known, r.table)
-			names = append(names, plan.TableName{Schema: r.table.Schema, Name: r.table.Name})
+		if r.Table != nil {
+			known = append(known, r.Table)
+			names = append(names, plan.TableName{Schema: r.Table.Schema, Name: r.Table.Name})
 		}
 	}
-	spread, single := ch.sharded, ch.whole
+	spread, single := ch.Sharded, ch.Whole
 	if spread == "" {
-		spread = ch.reference
+		spread = ch.Reference
 	}
 	if single == "" {
-		single = ch.unknown
+		single = ch.Unknown
 	}
-	if spread != "" && single != "" && !ch.mixed {
+	if spread != "" && single != "" && !ch.Mixed {
 		fail(sqlstate.Refusal("CLV-0948", "table %s is on every shard and %s on the default shard only", spread, single).
 			WithHint("Use one statement for each."))
 	}
@@ -273,8 +276,8 @@ func (ch *schemaChange) targets(list []*pg.RangeVar) (known []*shardmap.Table, n
 // of every shard beside others: all is a list of n, the statement, with what each of it stands for.
 func (ch *schemaChange) others(n *pg.Node, all *[]*pg.Node, named func(*pg.Node) *pg.RangeVar) {
 	kept := slices.DeleteFunc(slices.Clone(*all), func(o *pg.Node) bool {
-		r := ch.relation(named(o))
-		return (r.table == nil || r.table.Kind == shardmap.Whole) && (r.view == nil || !ch.everywhereView(r.view))
+		r := ch.Relation(named(o))
+		return (r.Table == nil || r.Table.Kind == shardmap.Whole) && (r.View == nil || !everywhereView(ch.Touched, r.View))
 	})
 	if len(kept) < len(*all) && ch.st.DDL.AllShards {
 		*all = kept
@@ -309,8 +312,8 @@ func (ch *schemaChange) alterOther(v *pg.RangeVar, kind pg.ObjectType) {
 	ch.st.DDL.Loose = &plan.TableName{Schema: v.Schemaname, Name: v.Relname}
 }
 
-// spread reports whether the statement's tables are on every shard.
-func (to *touched) spread() bool { return to.sharded != "" || to.reference != "" }
+// spreadTables reports whether the statement's tables are on every shard.
+func spreadTables(to *semantics.Touched) bool { return to.Sharded != "" || to.Reference != "" }
 
 func (ch *schemaChange) drop(d *pg.DropStmt) {
 	st := ch.st
@@ -320,13 +323,13 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 	case pg.ObjectType_OBJECT_TABLE:
 		var list []*pg.RangeVar
 		for _, o := range d.Objects {
-			list = append(list, rangeVar(sqltree.Strings(o.GetList().GetItems())))
+			list = append(list, semantics.RangeVar(sqltree.Strings(o.GetList().GetItems())))
 		}
-		ch.mixed = true
+		ch.Mixed = true
 		_, names := ch.targets(list)
 		st.Kind, st.Tag = plan.DDLKind, "DROP TABLE"
-		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, ch.spread()
-		ch.others(&pg.Node{Node: &pg.Node_DropStmt{DropStmt: d}}, &d.Objects, func(o *pg.Node) *pg.RangeVar { return rangeVar(sqltree.Strings(o.GetList().GetItems())) })
+		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, spreadTables(ch.Touched)
+		ch.others(&pg.Node{Node: &pg.Node_DropStmt{DropStmt: d}}, &d.Objects, func(o *pg.Node) *pg.RangeVar { return semantics.RangeVar(sqltree.Strings(o.GetList().GetItems())) })
 	case pg.ObjectType_OBJECT_INDEX:
 		for _, o := range d.Objects {
 			names := sqltree.Strings(o.GetList().GetItems())
@@ -372,11 +375,11 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 			if d.Behavior == pg.DropBehavior_DROP_CASCADE {
 				st.DDL.DropsParts = true // of other tables, which use types and functions of the schema
 				st.DDL.DropsSchema = append(st.DDL.DropsSchema, name)
-				tables := ch.snap.State().Tables
+				tables := ch.Snapshot.State().Tables
 				for i := range tables {
 					if tables[i].Schema == name {
 						st.DDL.Dropped = append(st.DDL.Dropped, plan.TableName{Schema: name, Name: tables[i].Name})
-						addTable(&st.Tables, &tables[i])
+						semantics.AddTable(&st.Tables, &tables[i])
 					}
 				}
 			}
@@ -389,17 +392,6 @@ func (ch *schemaChange) drop(d *pg.DropStmt) {
 				WithHint("Run it on each shard directly."))
 		}
 	}
-}
-
-func rangeVar(names []string) *pg.RangeVar {
-	v := &pg.RangeVar{Inh: true}
-	if len(names) > 0 {
-		v.Relname = names[len(names)-1]
-	}
-	if len(names) > 1 {
-		v.Schemaname = names[len(names)-2]
-	}
-	return v
 }
 
 // ifExistsElsewhere makes the text for shards that need not have the object.
@@ -423,26 +415,26 @@ func (ch *schemaChange) truncate(t *pg.TruncateStmt) {
 	st := ch.st
 	var list []*pg.RangeVar
 	for _, n := range t.Relations {
-		if ch.viewOf(n.GetRangeVar()) != nil {
+		if viewOf(&ch.Namespace, n.GetRangeVar()) != nil {
 			fail(sqlstate.New(sqlstate.WrongObjectType, "%q is not a table", n.GetRangeVar().Relname))
 		}
 		list = append(list, n.GetRangeVar())
 	}
-	ch.mixed = true
+	ch.Mixed = true
 	known, names := ch.targets(list)
 	for _, k := range known {
-		addTable(&st.Writes, k)
+		semantics.AddTable(&st.Writes, k)
 	}
 	if t.Behavior == pg.DropBehavior_DROP_CASCADE {
 		st.DDL.Cascades, st.DDL.Restarts = names, t.RestartSeqs
 	}
-	if ch.spread() {
+	if spreadTables(ch.Touched) {
 		st.DDL.Truncated = names
 	}
 	st.Kind, st.Tag = plan.DDLKind, "TRUNCATE TABLE"
-	st.DDL.Op, st.DDL.AllShards = "truncate", ch.spread()
+	st.DDL.Op, st.DDL.AllShards = "truncate", spreadTables(ch.Touched)
 	if t.RestartSeqs {
-		st.DDL.Sequences = Restarts(ch.snap, names)
+		st.DDL.Sequences = Restarts(ch.Snapshot, names)
 	}
 	ch.others(&pg.Node{Node: &pg.Node_TruncateStmt{TruncateStmt: t}}, &t.Relations, (*pg.Node).GetRangeVar)
 }
@@ -456,7 +448,7 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 	case pg.ObjectType_OBJECT_POLICY:
 		refuseRowSecurity()
 	case pg.ObjectType_OBJECT_TABLE, pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
-		if r.RenameType == pg.ObjectType_OBJECT_TABLE && ch.relation(r.Relation).table == nil && ch.renameSequence(r.Relation, "", r.Newname) {
+		if r.RenameType == pg.ObjectType_OBJECT_TABLE && ch.Relation(r.Relation).Table == nil && ch.renameSequence(r.Relation, "", r.Newname) {
 			st.Tag = "ALTER TABLE"
 			return
 		}
@@ -471,7 +463,7 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 			}
 			return
 		}
-		st.DDL.AllShards, st.DDL.Altered = ch.spread(), names
+		st.DDL.AllShards, st.DDL.Altered = spreadTables(ch.Touched), names
 		switch r.RenameType {
 		case pg.ObjectType_OBJECT_TABLE:
 			old := names[0]
@@ -505,8 +497,8 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 		ownSchema(r.Subname)
 		reservedSchema(r.Newname)
 		ownSchema(r.Newname)
-		for i := range ch.snap.State().Sequences {
-			if q := &ch.snap.State().Sequences[i]; q.Schema == r.Subname {
+		for i := range ch.Snapshot.State().Sequences {
+			if q := &ch.Snapshot.State().Sequences[i]; q.Schema == r.Subname {
 				fail(sqlstate.Refusal("CLV-0508", "the schema holds the sequence %s, which defaults of columns may name", q.QualifiedName()).
 					WithHint("Move its tables to another schema, or drop the sequence."))
 			}
@@ -527,7 +519,7 @@ func (ch *schemaChange) rename(r *pg.RenameStmt) {
 
 // renamesOther reports whether ALTER INDEX ... RENAME names a table, a view or a sequence, which PostgreSQL renames then.
 func (ch *schemaChange) renamesOther(r *pg.RenameStmt) bool {
-	if rel := ch.relation(r.Relation); rel.table == nil && rel.view == nil && ch.clusterSequence(r.Relation) == nil {
+	if rel := ch.Relation(r.Relation); rel.Table == nil && rel.View == nil && ch.ClusterSequence(r.Relation) == nil {
 		return false
 	}
 	table := sqltree.Clone(r)
@@ -543,7 +535,7 @@ func (ch *schemaChange) setSchema(s *pg.AlterObjectSchemaStmt) {
 	}
 	switch s.ObjectType {
 	case pg.ObjectType_OBJECT_TABLE:
-		if ch.relation(s.Relation).table == nil && ch.renameSequence(s.Relation, s.Newschema, "") {
+		if ch.Relation(s.Relation).Table == nil && ch.renameSequence(s.Relation, s.Newschema, "") {
 			ch.st.Tag = "ALTER TABLE"
 			return
 		}
@@ -551,7 +543,7 @@ func (ch *schemaChange) setSchema(s *pg.AlterObjectSchemaStmt) {
 		if table == nil {
 			return
 		}
-		ch.st.DDL.AllShards = ch.spread()
+		ch.st.DDL.AllShards = spreadTables(ch.Touched)
 		old := names[0]
 		ch.st.DDL.Renamed = &old
 		ch.st.DDL.Altered = []plan.TableName{{Schema: s.Newschema, Name: old.Name}}
@@ -579,18 +571,18 @@ func (ch *schemaChange) comment(c *pg.CommentStmt) {
 	names := sqltree.Strings(c.Object.GetList().GetItems())
 	switch c.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
-		ch.targets([]*pg.RangeVar{rangeVar(names)})
-		ch.st.DDL.AllShards = ch.spread()
+		ch.targets([]*pg.RangeVar{semantics.RangeVar(names)})
+		ch.st.DDL.AllShards = spreadTables(ch.Touched)
 	case pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
 		if len(names) < 2 {
 			return
 		}
-		if v := ch.viewOf(rangeVar(names[:len(names)-1])); v != nil {
-			ch.st.DDL.AllShards = ch.everywhereView(v)
+		if v := viewOf(&ch.Namespace, semantics.RangeVar(names[:len(names)-1])); v != nil {
+			ch.st.DDL.AllShards = everywhereView(ch.Touched, v)
 			break
 		}
-		ch.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
-		ch.st.DDL.AllShards = ch.spread()
+		ch.targets([]*pg.RangeVar{semantics.RangeVar(names[:len(names)-1])})
+		ch.st.DDL.AllShards = spreadTables(ch.Touched)
 	case pg.ObjectType_OBJECT_SCHEMA:
 		ownSchema(c.Object.GetString_().GetSval())
 		ch.st.DDL.AllShards = true
@@ -657,8 +649,8 @@ func namesNothingInternal(n *pg.Node) {
 			return false
 		}
 		prototree.EachField(m.ProtoReflect(), func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if fd.Kind() == protoreflect.StringKind && fd.Name() != "comment" && v.String() == InternalSchema {
-				fail(internalSchemaError())
+			if fd.Kind() == protoreflect.StringKind && fd.Name() != "comment" && v.String() == semantics.InternalSchema {
+				fail(semantics.InternalSchemaError())
 			}
 			return true
 		})
@@ -673,11 +665,11 @@ func (ch *schemaChange) vacuum(v *pg.VacuumStmt) {
 	}
 	for _, n := range v.Rels {
 		if rel := n.GetVacuumRelation().GetRelation(); rel != nil {
-			ch.touch(ch.relation(rel), rel)
+			ch.Touch(ch.Relation(rel), rel)
 		}
 	}
 	switch {
-	case (ch.whole != "" || ch.catalog != "" || ch.unknown != "") && !ch.spread():
+	case (ch.Whole != "" || ch.Catalog != "" || ch.Unknown != "") && !spreadTables(ch.Touched):
 		ch.st.Kind = plan.DefaultShard
 	default:
 		// No table named is every table of every shard.

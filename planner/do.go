@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/plpgsql"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -46,7 +47,7 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 	case err != nil:
 		fail(err)
 	}
-	if first, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && !first.Can().Code {
+	if first, ok := ch.Snapshot.Shard(ch.Snapshot.State().DefaultShard); ok && !first.Can().Code {
 		fail(sqlstate.Refusal("CLV-1308", "DO is not supported where the default shard is no PostgreSQL").
 			WithHint("Run its statements one by one."))
 	}
@@ -71,25 +72,25 @@ func (ch *schemaChange) doDefault(code string) bool {
 // names tables of the default shard only.
 func (ch *schemaChange) onlyDefault(b *body, code string) bool {
 	for name := range b.calls {
-		if own := builtin.Has(name); !own && ch.userFunction([]string{name}) == nil {
+		if own := builtin.Has(name); !own && ch.UserFunction([]string{name}) == nil {
 			return false
 		}
 	}
 	for name := range b.fields {
-		if ch.snap.Unpromised(name) {
+		if ch.Snapshot.Unpromised(name) {
 			return false
 		}
 	}
 	for _, v := range b.tables {
-		r := ch.relation(v)
-		if r.virtual || r.schema == InternalSchema || r.view != nil && ch.reachOf(r.view).spread() || r.table != nil && r.table.Kind != shardmap.Whole {
+		r := ch.Relation(v)
+		if r.Virtual || r.Schema == semantics.InternalSchema || r.View != nil && ch.ReachOf(r.View).Spread() || r.Table != nil && r.Table.Kind != shardmap.Whole {
 			return false
 		}
-		if (r.catalog || r.view != nil && ch.reachOf(r.view).catalog) && changesRows(code) {
+		if (r.Catalog || r.View != nil && ch.ReachOf(r.View).Catalog) && changesRows(code) {
 			return false // it may write to it
 		}
-		if r.table != nil {
-			addTable(&ch.st.Tables, r.table)
+		if r.Table != nil {
+			semantics.AddTable(&ch.st.Tables, r.Table)
 		}
 	}
 	return true
@@ -104,12 +105,12 @@ func changesRows(code string) bool {
 
 // callProcedure lets a procedure that is known to read no table run on the default shard.
 func (ch *schemaChange) callProcedure(c *pg.CallStmt) bool {
-	f := ch.userFunction(sqltree.Strings(c.Funccall.GetFuncname()))
+	f := ch.UserFunction(sqltree.Strings(c.Funccall.GetFuncname()))
 	if f == nil || f.Kind != "p" {
 		return false
 	}
 	ch.expressions(c.Funccall.Args)
-	if ch.sharded != "" || ch.reference != "" || ch.virtual != "" {
+	if ch.Sharded != "" || ch.Reference != "" || ch.Virtual != "" {
 		return false
 	}
 	ch.onDefault("CALL")

@@ -11,20 +11,16 @@ import (
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // madeValues puts values that the router makes into the statement, in the tree and in the text.
 type madeValues struct {
-	*typer
-	*sourceText
-	*touched
-	*effects
+	*semantics.Analysis
 
-	st        *plan.Statement
 	fill      *filling                  // nil: none yet
 	selected  map[string]plan.FillValue // what the router makes for columns of an INSERT ... SELECT
 	judged    []sqltext.Edit            // of Statement.Judged
@@ -38,12 +34,6 @@ type filling struct {
 	values []plan.FillValue
 	edits  []sqltext.Edit
 }
-
-// functions that a router evaluates; of the schema cleave or PostgreSQL's own.
-var (
-	fillOwn    = map[string]bool{"next_id": true, "uuidv7": true, "nextval": true}
-	fillNative = map[string]bool{"uuidv7": true, "nextval": true, "currval": true, "lastval": true, "setval": true}
-)
 
 // names one of the functions, so that the tree has to be searched.
 func (mv *madeValues) namesFill() bool {
@@ -101,7 +91,7 @@ func (mv *madeValues) replace(from, to int, text string) {
 
 // finishFill turns what was collected into the statement's Fill and Text.
 func (mv *madeValues) finishFill() {
-	f, st := mv.fill, mv.st
+	f, st := mv.fill, mv.Statement
 	if len(mv.judged) > 0 {
 		if f != nil && len(f.values) > 0 {
 			fail(sqlstate.Refusal("CLV-0509", "ids and the values of sequences cannot be made in this statement").
@@ -122,7 +112,7 @@ func (mv *madeValues) finishFill() {
 		return
 	}
 	// Beside nextval(), or a default that calls it, lastval() is what that gives.
-	if !mv.lonely() && (mv.sequence == "nextval" || mv.sequence == "setval" || st.Kind == plan.DefaultShard && !st.ReadOnly) &&
+	if !mv.Lonely() && (mv.Sequence == "nextval" || mv.Sequence == "setval" || st.Kind == plan.DefaultShard && !st.ReadOnly) &&
 		slices.ContainsFunc(f.values, func(v plan.FillValue) bool { return v.Source == "lastval" }) {
 		fail(sqlstate.Refusal("CLV-0510", "lastval() is not certain in a statement that may take values from the default shard's own sequences").
 			WithHint("Read it in a statement of its own, and pass the value: SELECT lastval()."))
@@ -153,143 +143,6 @@ func (f *filling) marked(text string, number func(n int) int) (pieces []string, 
 	return pieces, at, b.String()
 }
 
-// sequenceArg returns the sequence of the cluster that an argument of nextval()
-// and its kin names, nil if it is none of them.
-func (ns *namespace) sequenceArg(n *pg.Node) *shardmap.Sequence {
-	for n.GetTypeCast() != nil {
-		n = n.GetTypeCast().Arg
-	}
-	if q := ns.serialSequence(n.GetFuncCall()); q != nil {
-		return q
-	}
-	c := n.GetAConst().GetSval()
-	if c == nil {
-		if ns.ownSerial(n.GetFuncCall()) {
-			return nil
-		}
-		if len(ns.snap.State().Sequences) > 0 || ns.lonely() {
-			fail(sqlstate.Refusal("CLV-0513", "the name of a sequence has to be a literal, or a parameter of type text in SELECT without FROM and in VALUES: the router has to know which one it is").
-				WithHint("Write nextval('name')."))
-		}
-		return nil
-	}
-	parts, err := splitName(c.Sval)
-	if err != nil {
-		fail(err)
-	}
-	if q := ns.sequenceNamed(parts); q != nil {
-		return q
-	}
-	if ns.lonely() {
-		fail(sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", c.Sval))
-	}
-	return nil
-}
-
-// serialSequence is the sequence that pg_get_serial_sequence('table', 'column')
-// names, nil if the call is another one or the cluster has none there.
-func (ns *namespace) serialSequence(f *pg.FuncCall) *shardmap.Sequence {
-	if f == nil || len(f.Args) != 2 {
-		return nil
-	}
-	names := sqltree.Strings(f.Funcname)
-	table, column := f.Args[0].GetAConst().GetSval(), f.Args[1].GetAConst().GetSval()
-	if names[len(names)-1] != "pg_get_serial_sequence" || table == nil || column == nil {
-		return nil
-	}
-	parts, err := splitName(table.Sval)
-	if err != nil {
-		return nil
-	}
-	t := ns.relation(rangeVar(parts)).table
-	if t == nil {
-		return nil
-	}
-	for i := range ns.snap.State().Sequences {
-		q := &ns.snap.State().Sequences[i]
-		if o := q.Owner; o != nil && o.Schema == t.Schema && o.Table == t.Name && o.Column == column.Sval {
-			return q
-		}
-	}
-	return nil
-}
-
-// ownSerial reports whether a call is pg_get_serial_sequence('table', 'column') of a table that
-// takes no values from sequences of the cluster: the default shard knows which it is.
-func (ns *namespace) ownSerial(f *pg.FuncCall) bool {
-	if f == nil || len(f.Args) != 2 || ns.lonely() {
-		return false
-	}
-	names := sqltree.Strings(f.Funcname)
-	return names[len(names)-1] == "pg_get_serial_sequence" && f.Args[0].GetAConst().GetSval() != nil && f.Args[1].GetAConst().GetSval() != nil
-}
-
-// lonely reports whether the default shard has no sequences of its own.
-func (ns *namespace) lonely() bool {
-	sh, ok := ns.snap.Shard(ns.snap.State().DefaultShard)
-	return ok && !sh.Can().Sequences
-}
-
-func (ns *namespace) sequenceNamed(parts []string) *shardmap.Sequence {
-	if len(parts) > 1 {
-		q, _ := ns.snap.Sequence(parts[len(parts)-2], parts[len(parts)-1])
-		return q
-	}
-	for _, s := range ns.path {
-		if q, ok := ns.snap.Sequence(s, parts[0]); ok {
-			return q
-		}
-		if _, ok := ns.snap.Table(s, parts[0]); ok {
-			return nil // it hides sequences of later schemas
-		}
-	}
-	return nil
-}
-
-// splitName reads a name as regclass does: parts between dots, folded unless quoted.
-func splitName(text string) ([]string, error) {
-	bad := sqlstate.New("42602", "invalid name syntax")
-	var parts []string
-	for s := strings.TrimSpace(text); ; {
-		if s == "" {
-			return nil, bad
-		}
-		if s[0] == '"' {
-			var b strings.Builder
-			i := 1
-			for ; i < len(s); i++ {
-				if s[i] == '"' {
-					if i+1 >= len(s) || s[i+1] != '"' {
-						break
-					}
-					i++
-				}
-				b.WriteByte(s[i])
-			}
-			if i >= len(s) || b.Len() == 0 {
-				return nil, bad
-			}
-			parts, s = append(parts, b.String()), strings.TrimSpace(s[i+1:])
-		} else {
-			end := strings.IndexAny(s, ". \t\n")
-			if end < 0 {
-				end = len(s)
-			}
-			if end == 0 {
-				return nil, bad
-			}
-			parts, s = append(parts, strings.ToLower(s[:end])), strings.TrimSpace(s[end:])
-		}
-		if s == "" {
-			return parts, nil
-		}
-		if s[0] != '.' {
-			return nil, bad
-		}
-		s = strings.TrimSpace(s[1:])
-	}
-}
-
 // fillExpr replaces the calls in an expression that is evaluated exactly once
 // for each row. Where that is not certain (CASE, AND, subqueries) it leaves them, and
 // the walk refuses them.
@@ -299,7 +152,7 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 		if name, p := mv.sequenceParam(v.FuncCall); p > 0 {
 			return mv.namedSequence(v.FuncCall, name, p)
 		}
-		if fv, ok := mv.fillCall(v.FuncCall); ok {
+		if fv, ok := mv.FillCall(v.FuncCall); ok {
 			node, text := mv.value(fv)
 			from, to := mv.CallSpan(v.FuncCall)
 			if fv.ValueParam > 0 {
@@ -310,7 +163,7 @@ func (mv *madeValues) fillExpr(n *pg.Node) *pg.Node {
 			mv.replace(from, to, text)
 			return node
 		}
-		if q := mv.serialSequence(v.FuncCall); q != nil {
+		if q := mv.SerialSequence(v.FuncCall); q != nil {
 			from, to := mv.CallSpan(v.FuncCall)
 			text := sqltext.QuoteString(q.QualifiedName())
 			mv.replace(from, to, text+"::text")
@@ -338,14 +191,14 @@ func (mv *madeValues) sequenceParam(f *pg.FuncCall) (name string, param int) {
 	names := sqltree.Strings(f.Funcname)
 	name = names[len(names)-1]
 	if name != "nextval" && name != "currval" || len(names) > 1 && names[0] != "pg_catalog" || len(names) > 2 || len(f.Args) != 1 ||
-		len(mv.snap.State().Sequences) == 0 && !mv.lonely() {
+		len(mv.Snapshot.State().Sequences) == 0 && !mv.Lonely() {
 		return "", 0
 	}
 	n := f.Args[0]
 	for n.GetTypeCast() != nil && slices.Contains([]string{"regclass", "text", "varchar"}, castName(n.GetTypeCast().TypeName)) {
 		n = n.GetTypeCast().Arg
 	}
-	return name, paramOf(n)
+	return name, semantics.ParamOf(n)
 }
 
 // castName is the last part of a type's name.
@@ -358,7 +211,7 @@ func castName(t *pg.TypeName) string {
 
 // namedSequence replaces a call whose sequence a parameter names. The parameter stays, as a text: NULL gives NULL.
 func (mv *madeValues) namedSequence(f *pg.FuncCall, name string, param int) *pg.Node {
-	mv.native(f)
+	mv.Native(f)
 	node, text := mv.value(plan.FillValue{Source: name, NameParam: param})
 	from, to := mv.CallSpan(f)
 	mv.replace(from, to, "CASE WHEN "+sqltext.Dollar(param)+"::text IS NOT NULL THEN "+text+" END")
@@ -382,8 +235,8 @@ func (mv *madeValues) fillSelect(s *pg.SelectStmt) {
 			return
 		}
 	}
-	mv.lastAlone = !strings.Contains(strings.ToLower(strings.ReplaceAll(mv.SQL, "lastval", "")), "val")
-	defer func() { mv.lastAlone = false }()
+	mv.LastAlone = !strings.Contains(strings.ToLower(strings.ReplaceAll(mv.SQL, "lastval", "")), "val")
+	defer func() { mv.LastAlone = false }()
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
 		name := outputname.Of(r.Val)
@@ -409,18 +262,18 @@ func (mv *madeValues) fillSetvals(s *pg.SelectStmt) bool {
 	}
 	t := s.TargetList[0].GetResTarget()
 	call := t.GetVal().GetFuncCall()
-	if call == nil || !mv.isSetval(call) {
+	if call == nil || !mv.IsSetval(call) {
 		return false
 	}
-	if _, simple := setvalArgs(call); simple && len(s.FromClause) == 0 && s.WhereClause == nil {
+	if _, simple := semantics.SetvalArgs(call); simple && len(s.FromClause) == 0 && s.WhereClause == nil {
 		return false
 	}
-	q := mv.sequenceArg(call.Args[0])
+	q := mv.SequenceArg(call.Args[0])
 	text, ok := argumentsOf(s, call)
 	if q == nil || !ok {
 		return false
 	}
-	mv.native(call)
+	mv.Native(call)
 	node, mark := mv.value(plan.FillValue{Source: plan.SourceSetvals, Sequence: q, Asks: text})
 	name := sqltext.QuoteAlways(columnOf(t))
 	mv.replaceAll("SELECT " + name + " FROM pg_catalog.unnest(" + mark + ") AS set_values(" + name + ")")
@@ -458,7 +311,7 @@ func listAlone(s *pg.SelectStmt) bool {
 		s.WindowClause == nil && s.LockingClause == nil
 }
 
-// columnOf is the name of an output column.
+// ColumnOf is the name of an output column.
 func columnOf(t *pg.ResTarget) string {
 	if t.Name != "" {
 		return t.Name
@@ -503,13 +356,13 @@ func (mv *madeValues) fillSeries(s *pg.SelectStmt) bool {
 	if low == nil || high == nil {
 		return false
 	}
-	v, ok := mv.fillCall(call)
+	v, ok := mv.FillCall(call)
 	n := int64(high.Ival) - int64(low.Ival) + 1
 	if !ok || v.ValueParam > 0 || n < 1 {
 		return false
 	}
 	if n > seriesMax {
-		fail(sqlstate.Refusal("CLV-0519", "one statement takes at most %s values", itoa(seriesMax)).
+		fail(sqlstate.Refusal("CLV-0519", "one statement takes at most %s values", strconv.Itoa(seriesMax)).
 			WithHint("Take them in several statements."))
 	}
 	name := sqltext.QuoteAlways(columnOf(t))

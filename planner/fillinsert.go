@@ -8,6 +8,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -15,37 +16,13 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// generated returns the columns of a table whose values a router makes.
-func generated(t *shardmap.Table) []*shardmap.Column {
-	if t == nil {
-		return nil
-	}
-	var out []*shardmap.Column
-	for i := range t.Columns {
-		if t.Columns[i].Generated != "" {
-			out = append(out, &t.Columns[i])
-		}
-	}
-	return out
-}
-
-// unseen are the columns whose values have to be in rows that the router does not read: not
-// those of an unsharded table whose sequence is being handed over, which the default shard still fills.
-func (ns *namespace) unseen(t *shardmap.Table) []*shardmap.Column {
-	out := generated(t)
-	if t == nil || t.Kind != shardmap.Whole || ns.lonely() {
-		return out
-	}
-	return slices.DeleteFunc(out, func(c *shardmap.Column) bool { return shardmap.SequenceOf(c.Generated) != "" })
-}
-
-// makes is the value that a column gets where an INSERT leaves it out.
-func (ns *namespace) makes(t *shardmap.Table, c *shardmap.Column) plan.FillValue {
+// madeFor is the value that a column gets where an INSERT leaves it out.
+func madeFor(ns *semantics.Namespace, t *shardmap.Table, c *shardmap.Column) plan.FillValue {
 	name := shardmap.SequenceOf(c.Generated)
 	if name == "" {
 		return plan.FillValue{Source: c.Generated}
 	}
-	q, ok := ns.snap.SequenceNamed(name)
+	q, ok := ns.Snapshot.SequenceNamed(name)
 	if !ok {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "column %q of table %s takes its values from the sequence %s, which does not exist", c.Name, sqltext.QuoteName(t.Schema, t.Name), name).
 			WithHint("create it, or change the default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
@@ -53,11 +30,11 @@ func (ns *namespace) makes(t *shardmap.Table, c *shardmap.Column) plan.FillValue
 	return plan.FillValue{Source: "nextval", Sequence: q}
 }
 
-// fillInsert puts router-made values into an INSERT, in the tree and in the text:
+// FillInsert puts router-made values into an INSERT, in the tree and in the text:
 // for calls in VALUES, for DEFAULT, and for columns that are left out. top: it is not in WITH.
-func (mv *madeValues) fillInsert(s *pg.InsertStmt, top bool) {
-	t := mv.relation(s.Relation).table
-	gen := generated(t)
+func (mv *madeValues) FillInsert(s *pg.InsertStmt, top bool) {
+	t := mv.Relation(s.Relation).Table
+	gen := semantics.GeneratedColumns(t)
 	if len(gen) == 0 && !mv.namesFill() {
 		return
 	}
@@ -66,12 +43,12 @@ func (mv *madeValues) fillInsert(s *pg.InsertStmt, top bool) {
 		x.cols = append(x.cols, n.GetResTarget().GetName())
 	}
 	if !x.named && t != nil {
-		x.cols = columnNames(t)
+		x.cols = semantics.ColumnNames(t)
 	}
 	sel := s.SelectStmt.GetSelectStmt()
 	plain := sel != nil && sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil
 	if sel != nil && !plain {
-		x.fromSelect(mv.unseen(t), top)
+		x.fromSelect(mv.Unseen(t), top)
 		return
 	}
 	x.locate(plain)
@@ -82,7 +59,7 @@ func (mv *madeValues) fillInsert(s *pg.InsertStmt, top bool) {
 	x.rows(sel.ValuesLists, gen)
 }
 
-// inserting is the state of one fillInsert.
+// inserting is the state of one FillInsert.
 type inserting struct {
 	*madeValues
 	s     *pg.InsertStmt
@@ -114,12 +91,12 @@ func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	}
 	for _, c := range gen {
 		if c.Identity == shardmap.IdentityAlways && x.s.Override == pg.OverridingKind_OVERRIDING_NOT_SET && slices.Contains(cols, c.Name) {
-			fail(alwaysInsert(c.Name))
+			fail(semantics.AlwaysInsert(c.Name))
 		}
 	}
 	for _, c := range gen {
 		if listed := slices.Contains(cols, c.Name); !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			x.touched.one.refuseOne(sqlstate.Refusal("CLV-0239", "the router makes the values of column %s of table %s, and does not see the rows of INSERT ... SELECT", sqltext.QuoteIdent(c.Name), sqltext.QuoteName(x.t.Schema, x.t.Name)).
+			x.Touched.OneShard.RefuseOne(sqlstate.Refusal("CLV-0239", "the router makes the values of column %s of table %s, and does not see the rows of INSERT ... SELECT", sqltext.QuoteIdent(c.Name), sqltext.QuoteName(x.t.Schema, x.t.Name)).
 				WithHint("Read the rows first, and insert them with VALUES; or select a value for the column."))
 		}
 	}
@@ -173,7 +150,7 @@ func (x *inserting) selectedCalls() {
 		}
 		v, ok := plan.FillValue{}, false
 		if f := r.GetVal().GetFuncCall(); f != nil {
-			v, ok = x.fillCall(f)
+			v, ok = x.FillCall(f)
 		}
 		if c := x.column(x.cols[i]); !ok || v.Source != "nextval" && v.Source != shardmap.NextID || c == nil || !takesNumber[c.Type] {
 			cols, targets = append(cols, resTarget(x.cols[i])), append(targets, n)
@@ -193,15 +170,9 @@ func (x *inserting) selectedCalls() {
 		fail(sqlstate.Refusal("CLV-0240", "an INSERT ... SELECT of nothing but values that the router makes is not supported").
 			WithHint("Insert with VALUES."))
 	}
-	x.touched.one.refuseOne(sqlstate.Refusal("CLV-0241", "the router makes values for each row of INSERT ... SELECT, which it does not see on one shard").
+	x.Touched.OneShard.RefuseOne(sqlstate.Refusal("CLV-0241", "the router makes values for each row of INSERT ... SELECT, which it does not see on one shard").
 		WithHint("Read the rows first, and insert them with VALUES."))
 	x.s.Cols, sel.TargetList = cols, targets
-}
-
-func alwaysInsert(column string) error {
-	return sqlstate.New(sqlstate.GeneratedAlways, "cannot insert a non-DEFAULT value into column \"%s\"", column).
-		WithDetail("Column \"%s\" is an identity column defined as GENERATED ALWAYS.", column).
-		WithHint("Use OVERRIDING SYSTEM VALUE to override.")
 }
 
 // locate finds the parts of the INSERT in the text, and takes OVERRIDING out: on
@@ -251,7 +222,7 @@ func (x *inserting) locate(values bool) {
 // overriding is the clause with which the router's values of a column GENERATED
 // ALWAYS are read again.
 func (x *inserting) overriding() string {
-	if slices.ContainsFunc(generated(x.t), func(c *shardmap.Column) bool { return c.Identity == shardmap.IdentityAlways }) {
+	if slices.ContainsFunc(semantics.GeneratedColumns(x.t), func(c *shardmap.Column) bool { return c.Identity == shardmap.IdentityAlways }) {
 		return "OVERRIDING SYSTEM VALUE"
 	}
 	return ""
@@ -268,7 +239,7 @@ func (x *inserting) defaultValues(gen []*shardmap.Column) {
 	var names, texts []string
 	var row []*pg.Node
 	for _, c := range gen {
-		node, text := x.value(x.makes(x.t, c))
+		node, text := x.value(madeFor(&x.Namespace, x.t, c))
 		names, texts, row = append(names, sqltext.QuoteAlways(c.Name)), append(texts, text), append(row, node)
 		x.s.Cols = append(x.s.Cols, resTarget(c.Name))
 	}
@@ -333,7 +304,7 @@ func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
 		extra := make([]*pg.Node, len(missing))
 		add := func(m int) {
 			if added[m] == "" {
-				extra[m], added[m] = x.value(x.makes(x.t, missing[m]))
+				extra[m], added[m] = x.value(madeFor(&x.Namespace, x.t, missing[m]))
 			}
 		}
 		for _, i := range order {
@@ -404,10 +375,10 @@ func (x *inserting) item(items []*pg.Node, i int, span func(int) (int, int)) {
 			given = false
 		}
 		if given && c.Identity == shardmap.IdentityAlways && override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE {
-			fail(alwaysInsert(c.Name))
+			fail(semantics.AlwaysInsert(c.Name))
 		}
 		if !given {
-			node, text := x.value(x.makes(x.t, c))
+			node, text := x.value(madeFor(&x.Namespace, x.t, c))
 			from, to := span(i)
 			x.replace(from, to, text)
 			items[i] = node
@@ -469,75 +440,17 @@ func (x *inserting) listColumns(missing []*shardmap.Column, width int) {
 	}
 }
 
-// assignGenerated judges SET of columns whose values a router makes.
-func (ns *namespace) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
-	t := ns.relation(rel).table
-	for _, c := range generated(t) {
-		for _, n := range list {
-			r := n.GetResTarget()
-			if r.GetName() != c.Name {
-				continue
-			}
-			if assigned(r.GetVal()).GetSetToDefault() != nil {
-				fail(sqlstate.Refusal("CLV-0243", "column %s gets its values from the router, and SET ... = DEFAULT would need one for each row", sqltext.QuoteIdent(c.Name)).
-					WithHint("Give the value."))
-			}
-			if c.Identity == shardmap.IdentityAlways {
-				fail(sqlstate.New(sqlstate.GeneratedAlways, "column \"%s\" can only be updated to DEFAULT", c.Name).
-					WithDetail("Column \"%s\" is an identity column defined as GENERATED ALWAYS.", c.Name))
-			}
-		}
-	}
-}
-
-// assigned is the value that SET (a, b) = (x, y) gives to one of the columns;
-// other values are themselves.
-func assigned(v *pg.Node) *pg.Node {
-	m := v.GetMultiAssignRef()
-	if row := m.GetSource().GetRowExpr(); row != nil && m.Colno >= 1 && int(m.Colno) <= len(row.Args) {
-		return row.Args[m.Colno-1]
-	}
-	return v
-}
-
-// mergeGenerated judges the INSERT of a MERGE, whose rows the router does not see.
-func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
-	t := ns.relation(rel).table
-	for _, g := range ns.unseen(t) {
-		at := -1
-		for i, n := range c.TargetList {
-			if n.GetResTarget().GetName() == g.Name {
-				at = i
-			}
-		}
-		if len(c.TargetList) == 0 {
-			at = slices.IndexFunc(t.Columns, func(o shardmap.Column) bool { return o.Name == g.Name })
-		}
-		if at < 0 || at >= len(c.Values) || c.Values[at].GetSetToDefault() != nil {
-			fail(sqlstate.Refusal("CLV-0244", "the router makes the values of column %s, and does not see the rows that MERGE inserts", sqltext.QuoteIdent(g.Name)).
-				WithHint("Let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT."))
-		}
-		if g.Identity != "" && c.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			fail(sqlstate.Refusal("CLV-0245", "OVERRIDING USER VALUE ignores the values given for column %s, and the router does not see the rows that MERGE inserts", sqltext.QuoteIdent(g.Name)).
-				WithHint("Use INSERT ... ON CONFLICT."))
-		}
-		if g.Identity == shardmap.IdentityAlways && c.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE {
-			fail(alwaysInsert(g.Name))
-		}
-	}
-}
-
 // copyGenerated judges COPY ... FROM, whose rows the router of one shard relays unread.
-func (to *touched) copyGenerated(c *pg.CopyStmt) {
-	if to.typer.copyMakes(c) {
-		t := to.typer.relation(c.Relation).table
-		to.one.refuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", sqltext.QuoteName(t.Schema, t.Name)).
+func copyGenerated(to *semantics.Touched, c *pg.CopyStmt) {
+	if copyMakes(&to.Typer.Namespace, c) {
+		t := to.Typer.Relation(c.Relation).Table
+		to.OneShard.RefuseOne(sqlstate.Refusal("CLV-0416", "the router makes values for rows of table %s, and does not read the rows of COPY", sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("Give all columns in the COPY."))
 	}
 }
 
 // copyMakes reports whether the router makes values for the rows of a COPY.
-func (ns *namespace) copyMakes(c *pg.CopyStmt) bool {
+func copyMakes(ns *semantics.Namespace, c *pg.CopyStmt) bool {
 	named := sqltree.Strings(c.Attlist)
-	return len(named) > 0 && slices.ContainsFunc(ns.unseen(ns.relation(c.Relation).table), func(g *shardmap.Column) bool { return !slices.Contains(named, g.Name) })
+	return len(named) > 0 && slices.ContainsFunc(ns.Unseen(ns.Relation(c.Relation).Table), func(g *shardmap.Column) bool { return !slices.Contains(named, g.Name) })
 }

@@ -2,12 +2,15 @@ package planner
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/planner/datetime"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -34,7 +37,7 @@ type freezing struct {
 
 // freeze puts marks in the place of times, and notes what rows get that are there.
 func (a *analyzer) freeze(d *declaration) {
-	st := a.st
+	st := a.Statement
 	if !st.DDL.AllShards {
 		return
 	}
@@ -130,8 +133,8 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 				continue
 			}
 			f.element(c.Def)
-			if readsText != f.readsType(def.GetTypeName()) && !slices.ContainsFunc(def.Constraints, hasDefault) {
-				f.st.DDL.Defaults = append(f.st.DDL.Defaults, def.Colname)
+			if datetime.AsText != readsType(&f.Typer, def.GetTypeName()) && !slices.ContainsFunc(def.Constraints, hasDefault) {
+				f.Statement.DDL.Defaults = append(f.Statement.DDL.Defaults, def.Colname)
 			}
 			for _, x := range def.Constraints {
 				if x := x.GetConstraint(); x.GetContype() == pg.ConstrType_CONSTR_DEFAULT {
@@ -167,7 +170,7 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 				typ := f.columns[c.Name]
 				own := ""
 				if col := d.columnNamed(c.Name); typ == nil && col != nil {
-					if own = wordTypes[col.OID]; readsOf(col.OID) == readsUnsure {
+					if own = datetime.TypeNames[col.OID]; datetime.ReadingOf(col.OID) == datetime.Unsure {
 						own = col.Type
 					}
 				}
@@ -199,9 +202,9 @@ func (p *Planner) SameOnShards(text string, snap *shardmap.Snapshot, copies bool
 		return false
 	}
 	n, a := tree.Stmts[0].Stmt, p.analyzer(text, snap, nil)
-	same := serverdependent.InDefault(text, "") == "" && !sqltree.UsesClock(n) && !serverdependent.UsesShardState(n) && !(copies && a.differsByRow(n))
+	same := serverdependent.InDefault(text, "") == "" && !sqltree.UsesClock(n) && !serverdependent.UsesShardState(n) && !(copies && differsByRow(&a.Namespace, n))
 	sqltree.Inspect(n, func(m proto.Message) bool {
-		if call, ok := m.(*pg.FuncCall); ok && a.timedFunction(call) != nil {
+		if call, ok := m.(*pg.FuncCall); ok && timedFunction(&a.Namespace, call) != nil {
 			same = false
 		}
 		return same
@@ -214,14 +217,14 @@ func (p *Planner) SameOnShards(text string, snap *shardmap.Snapshot, copies bool
 func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
 	sqltree.Inspect(e, func(m proto.Message) bool {
 		if call, ok := m.(*pg.FuncCall); ok {
-			if own := f.timedFunction(call); own != nil {
+			if own := timedFunction(&f.Namespace, call); own != nil {
 				f.unfillable(sqlstate.Refusal("CLV-0618", "%s calls %s(), which uses the time at which the transaction began, of which each shard has its own", what, own.QualifiedName()).
 					WithHint("Add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT."))
 			}
 		}
 		return true
 	})
-	if f.table.Kind == shardmap.Reference && (f.differsByRow(e) || usesOwnState(e)) {
+	if f.table.Kind == shardmap.Reference && (differsByRow(&f.Namespace, e) || usesOwnState(e)) {
 		f.unfillable(sqlstate.Refusal("CLV-0619", "%s would give the rows that are there other values on each shard, and a reference table has the same rows on all", what).
 			WithHint("Add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT."))
 	}
@@ -231,14 +234,14 @@ func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
 		case *pg.Node_FuncCall:
 			switch {
 			case sqltree.IsClock(v.FuncCall):
-				f.native(v.FuncCall)
+				f.Native(v.FuncCall)
 				found = true
 				return f.time("pg_catalog.now()", "timestamptz", nil)
 			case sqltree.CallName(v.FuncCall) == "statement_timestamp" && len(v.FuncCall.Args) == 0:
 				found = true
 				return f.time("pg_catalog.statement_timestamp()", "timestamptz", nil)
 			case sqltree.IsAge(v.FuncCall):
-				f.native(v.FuncCall)
+				f.Native(v.FuncCall)
 				found = true
 				day := sqltree.CastNode(f.time("CURRENT_DATE", "date", nil), "timestamp", nil)
 				v.FuncCall.Args = []*pg.Node{day, v.FuncCall.Args[0]}
@@ -291,10 +294,10 @@ func (f *freezing) look(e *pg.Node) {
 	if f.table == nil || !f.guards(e) {
 		return
 	}
-	sc := &scope{items: []*item{f.tableItem(relation{schema: f.table.Schema, name: f.table.Name, table: f.table}, f.newRTE())}}
+	sc := &semantics.Scope{Items: []*semantics.Item{f.TableItem(semantics.Relation{Schema: f.table.Schema, Name: f.table.Name, Table: f.table}, f.NewRTE())}}
 	sqltree.Descend(e.ProtoReflect(), func(m protoreflect.Message) bool {
 		if n, ok := m.Interface().(*pg.Node); ok {
-			f.markCast(n, sc)
+			f.MarkCast(n, sc)
 		}
 		return true
 	})
@@ -306,12 +309,12 @@ func (f *freezing) look(e *pg.Node) {
 
 // ownFill notes that rows that are there would get what is another on each shard.
 func (f *freezing) ownFill(where, what string) {
-	f.st.DDL.Unfillable = sqlstate.Refusal("CLV-0621", "%s says %s, which is another on each shard", where, what).
+	f.Statement.DDL.Unfillable = sqlstate.Refusal("CLV-0621", "%s says %s, which is another on each shard", where, what).
 		WithHint(serverdependent.Hint)
 }
 
 func (f *freezing) unfillable(e *sqlstate.Error) {
-	f.st.DDL.Unfillable = e
+	f.Statement.DDL.Unfillable = e
 }
 
 // time is a literal that will be what the default shard says of an expression.
@@ -321,7 +324,7 @@ func (f *freezing) time(expr, typ string, mods []*pg.Node) *pg.Node {
 
 func (f *freezing) mark(expr string) *pg.Node {
 	f.changed = true
-	list := &f.st.DDL.Times
+	list := &f.Statement.DDL.Times
 	at := -1
 	for i, have := range *list {
 		if have == expr {
@@ -332,7 +335,7 @@ func (f *freezing) mark(expr string) *pg.Node {
 		at = len(*list)
 		*list = append(*list, expr)
 	}
-	return textConst(TimeMark + itoa(at) + "_")
+	return textConst(TimeMark + strconv.Itoa(at) + "_")
 }
 
 func textConst(s string) *pg.Node {
@@ -343,11 +346,11 @@ func textConst(s string) *pg.Node {
 // in SQL; neither if it is none that could read it as a time.
 func (f *freezing) typed(e *pg.Node, typ *pg.TypeName, own string) *pg.Node {
 	s := e.GetAConst().GetSval()
-	if s == nil || !HasTimeWord(s.Sval) || typ == nil && own == "" {
+	if s == nil || !datetime.HasSpecial(s.Sval) || typ == nil && own == "" {
 		return e
 	}
 	if typ != nil {
-		if f.readsType(typ) == readsText {
+		if readsType(&f.Typer, typ) == datetime.AsText {
 			return e
 		}
 		cast := sqltree.SelectOf([]*pg.Node{{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: e, TypeName: typ}}}}, nil, nil)
@@ -376,7 +379,7 @@ func (f *freezing) expression(at **pg.Node) {
 		switch v := n.GetNode().(type) {
 		case *pg.Node_TypeCast:
 			c := v.TypeCast
-			if s := c.Arg.GetAConst().GetSval(); s != nil && HasTimeWord(s.Sval) && f.readsType(c.TypeName) != readsText {
+			if s := c.Arg.GetAConst().GetSval(); s != nil && datetime.HasSpecial(s.Sval) && readsType(&f.Typer, c.TypeName) != datetime.AsText {
 				out := sqltree.Clone(n)
 				out.GetTypeCast().Arg = f.typed(c.Arg, c.TypeName, "")
 				return out
@@ -397,7 +400,7 @@ func (f *freezing) comparison(e *pg.A_Expr) {
 			items = l.Items
 		}
 		for _, n := range items {
-			if s := n.GetAConst().GetSval(); s != nil && HasTimeWord(s.Sval) {
+			if s := n.GetAConst().GetSval(); s != nil && datetime.HasSpecial(s.Sval) {
 				word = s.Sval
 			}
 			sqltree.Inspect(n, func(m proto.Message) bool {
@@ -409,12 +412,12 @@ func (f *freezing) comparison(e *pg.A_Expr) {
 					}
 					name := names[len(names)-1]
 					if typ := f.columns[name]; typ != nil {
-						times = times || f.readsType(typ) != readsText
+						times = times || readsType(&f.Typer, typ) != datetime.AsText
 					} else if f.table != nil {
-						times = times || readsOf(keyColumnOrUnknown(f.table, name).OID) != readsText
+						times = times || datetime.ReadingOf(keyColumnOrUnknown(f.table, name).OID) != datetime.AsText
 					}
 				case *pg.TypeCast:
-					times = times || f.readsType(v.TypeName) == readsTime
+					times = times || readsType(&f.Typer, v.TypeName) == datetime.AsTime
 				case *pg.FuncCall:
 					times = times || sqltree.IsClock(v)
 				}

@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/ownership"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -121,20 +123,20 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]plan.Relation, *
 			g.selects[v] = before[i].Interface().(*pg.SelectStmt)
 		}
 	}
-	g.whole = keep != nil || g.plans.preferDefault
+	g.whole = keep != nil || g.plans.PreferDefault
 	g.plans.clocked(tree)
-	sequence, prefer := g.plans.sequence, g.plans.preferDefault
-	g.plans.sequence, g.plans.preferDefault = "", false
+	sequence, prefer := g.plans.Sequence, g.plans.PreferDefault
+	g.plans.Sequence, g.plans.PreferDefault = "", false
 	g.node(tree, &gatherScope{})
-	if g.plans.sequence != "" {
-		fail(sqlstate.Refusal("CLV-0250", "%s() in a statement over several shards would count on one of them", g.plans.sequence).
-			WithHint("Get the value in a statement of its own: SELECT %s(...).", g.plans.sequence))
+	if g.plans.Sequence != "" {
+		fail(sqlstate.Refusal("CLV-0250", "%s() in a statement over several shards would count on one of them", g.plans.Sequence).
+			WithHint("Get the value in a statement of its own: SELECT %s(...).", g.plans.Sequence))
 	}
-	if g.plans.preferDefault {
+	if g.plans.PreferDefault {
 		fail(sqlstate.Refusal("CLV-0251", "the statement reads a shard's own catalogue beside rows of several shards").
 			WithHint("Read the catalogue in a statement of its own."))
 	}
-	g.plans.sequence, g.plans.preferDefault = sequence, prefer
+	g.plans.Sequence, g.plans.PreferDefault = sequence, prefer
 	g.needs()
 	g.shorten()
 	for i := range g.given {
@@ -335,7 +337,7 @@ func (r *gathered) text(a *readPlans) (string, *ownership.Filter) {
 	if r.table.Kind != shardmap.Sharded {
 		return text, nil
 	}
-	return text, ownershipOf(tree, text, &use{ref: from, rel: relation{table: r.table}})
+	return text, ownershipOf(tree, text, &semantics.Use{Ref: from, Relation: semantics.Relation{Table: r.table}})
 }
 
 // relationAlias is what a table is called in the text of its relation.
@@ -345,7 +347,7 @@ const relationAlias = "t"
 func (g *gatherer) targetOf(o *occurrence) plan.Target {
 	switch o.table.Kind {
 	case shardmap.Sharded:
-		if u := g.plans.bound.useAt(g.original[o.v]); u != nil && u.rel.table == o.table {
+		if u := g.plans.bound.UseAt(g.original[o.v]); u != nil && u.Relation.Table == o.table {
 			return g.plans.targetOf(u)
 		}
 		return plan.Target{Where: plan.KeyShards, Keyspace: o.table.Keyspace}
@@ -358,7 +360,7 @@ func (g *gatherer) targetOf(o *occurrence) plan.Target {
 // targetKey is equal for equal targets.
 func targetKey(t plan.Target) string {
 	var b strings.Builder
-	b.WriteString(itoa(int(t.Where)) + " " + t.Keyspace)
+	b.WriteString(strconv.Itoa(int(t.Where)) + " " + t.Keyspace)
 	if t.Keys == nil {
 		b.WriteString(" all") // which is not the same as no key at all
 	}
@@ -366,7 +368,7 @@ func targetKey(t plan.Target) string {
 		for _, e := range []*plan.KeyExpr{s.Low, s.High} {
 			b.WriteByte('<')
 			if e != nil {
-				b.WriteString(e.String() + "@" + itoa(int(e.Location)))
+				b.WriteString(e.String() + "@" + strconv.Itoa(int(e.Location)))
 			}
 		}
 		b.WriteString(fmt.Sprint(s.LowOpen, s.HighOpen))
@@ -374,7 +376,7 @@ func targetKey(t plan.Target) string {
 	for _, k := range t.Keys {
 		b.WriteByte('(')
 		for i := range k {
-			b.WriteString(k[i].String() + "@" + itoa(int(k[i].Location)) + ",")
+			b.WriteString(k[i].String() + "@" + strconv.Itoa(int(k[i].Location)) + ",")
 		}
 		b.WriteByte(')')
 	}
@@ -387,25 +389,25 @@ func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 		fail(sqlstate.Refusal("CLV-0247", "table names with a database in front are not supported").
 			WithHint("Leave out the database name."))
 	}
-	r := g.plans.relation(v)
-	name := sqltext.QuoteName(r.schema, r.name)
+	r := g.plans.Relation(v)
+	name := sqltext.QuoteName(r.Schema, r.Name)
 	switch {
-	case r.virtual:
+	case r.Virtual:
 		fail(sqlstate.Refusal("CLV-0257", "table %s is answered by the router and cannot be joined with rows of several shards", name).
 			WithHint("Read it in a statement of its own."))
-	case r.catalog:
+	case r.Catalog:
 		fail(sqlstate.Refusal("CLV-0258", "the catalogue table %s is read beside rows of several shards", name).
 			WithHint("Read the catalogue in a statement of its own."))
-	case r.table == nil:
+	case r.Table == nil:
 		position := 0
 		if o := g.original[v]; o != nil {
 			position = g.plans.Position(o.Location)
 		}
-		fail(undefinedTable(name, position))
+		fail(semantics.UndefinedTable(name, position))
 	}
-	addTable(&g.plans.st.Tables, r.table)
-	if r.table.Kind != shardmap.Sharded && r.table.Kind != shardmap.Reference {
+	semantics.AddTable(&g.plans.st.Tables, r.Table)
+	if r.Table.Kind != shardmap.Sharded && r.Table.Kind != shardmap.Reference {
 		g.home = plan.Default // no other shard knows its columns
 	}
-	return r.table
+	return r.Table
 }

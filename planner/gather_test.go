@@ -19,8 +19,8 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 		return nil, err
 	}
 	a := p.analyzer(sql, snap, path)
-	a.one.several = true
-	if _, err := a.run(tree); err != nil && a.bound.top == nil {
+	a.OneShard.Several = true
+	if _, err := a.run(tree); err != nil && a.Bound.Top == nil {
 		return nil, err
 	}
 	a.texts.names = 0
@@ -33,7 +33,7 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 			plan, err = nil, b.Err
 		}
 	}()
-	return a.readPlans().planGather(a.bound.top)
+	return a.readPlans().planGather(a.Bound.Top)
 }
 
 func targetText(t plan.Target) string {

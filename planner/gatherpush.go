@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -172,7 +173,7 @@ func (g *gatherer) joined(o *occurrence, cond *pg.Node, lv *gatherLevel) {
 func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 	was := g.selects[s]
 	r := g.plans.bound
-	if g.whole || was == nil || g.depth > 0 && !g.alone(was) || r.queryOf(was) == nil || !r.queryOf(was).aggregates || g.refersOut(s, sc) {
+	if g.whole || was == nil || g.depth > 0 && !g.alone(was) || r.QueryOf(was) == nil || !r.QueryOf(was).Aggregates || g.refersOut(s, sc) {
 		return false
 	}
 	p := g.planOf(was)
@@ -230,12 +231,12 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 		sqltree.EachMessage(n.ProtoReflect(), func(m protoreflect.Message) {
 			switch v := m.Interface().(type) {
 			case *pg.RangeVar:
-				u := g.plans.bound.useAt(v)
-				if u == nil || u.rel.table == nil || len(v.Alias.GetColnames()) > 0 {
+				u := g.plans.bound.UseAt(v)
+				if u == nil || u.Relation.Table == nil || len(v.Alias.GetColnames()) > 0 {
 					ok = false
 					return
 				}
-				for _, c := range columnNames(u.rel.table) {
+				for _, c := range semantics.ColumnNames(u.Relation.Table) {
 					columns[c] = true
 				}
 				if v.Alias != nil {
@@ -270,7 +271,7 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 				ok = false
 			}
 		case *pg.FuncCall:
-			ok = ok && g.plans.isAggregate(v)
+			ok = ok && g.plans.IsAggregate(v)
 		case *pg.TypeCast:
 			ok = ok && v.Arg.GetColumnRef() == nil
 		case *pg.A_Expr:
@@ -286,10 +287,10 @@ func (g *gatherer) alone(s *pg.SelectStmt) bool {
 // planOf plans a subquery as if it were a statement, nil if no cheaper plan fits.
 func (g *gatherer) planOf(s *pg.SelectStmt) (p *plan.Plan) {
 	r := g.plans.bound
-	root, names := r.root, g.plans.texts.names
-	r.root = r.queryOf(s)
+	root, names := r.Root, g.plans.texts.names
+	r.Root = r.QueryOf(s)
 	defer func() {
-		r.root = root
+		r.Root = root
 		if v := recover(); v != nil {
 			if _, refused := v.(bailout); !refused {
 				panic(v)

@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -113,7 +114,7 @@ func (g *gatherer) children(m protoreflect.Message, p place) {
 			case *pg.SelectStmt:
 				g.selectStmt(child, p.sc)
 			case *pg.TypeName:
-				g.plans.catalogType(child)
+				g.plans.CatalogType(child)
 			case *pg.RangeVar:
 				fail(sqlstate.Refusal("CLV-0260", "this kind of statement is not read over several shards").WithHint("Give the shard key."))
 			default:
@@ -158,7 +159,7 @@ func (g *gatherer) function(f *pg.FuncCall) {
 	case "pg_typeof":
 		g.typeof = true
 	}
-	g.plans.function(f)
+	g.plans.CheckCall(f)
 }
 
 func (g *gatherer) with(w *pg.WithClause, sc *gatherScope) {
@@ -212,9 +213,9 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	if s == nil {
 		return
 	}
-	g.plans.work(nil)
+	g.plans.Work(nil)
 	if len(s.LockingClause) > 0 {
-		g.plans.one.refuseLocks(sqlstate.Refusal("CLV-1026", "SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should").
+		g.plans.one.RefuseLocks(sqlstate.Refusal("CLV-1026", "SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should").
 			WithHint("Lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them."))
 	}
 	if s.IntoClause != nil {
@@ -263,8 +264,8 @@ func (g *gatherer) unread(s *pg.SelectStmt) bool {
 	if s.HavingClause == nil || len(s.GroupClause) > 0 {
 		return false
 	}
-	q := g.plans.bound.queryOf(g.selects[s])
-	if q == nil || q.sel == nil {
+	q := g.plans.bound.QueryOf(g.selects[s])
+	if q == nil || q.Select == nil {
 		return false
 	}
 	calls, sure := g.plans.ownAggregates(q)
@@ -405,7 +406,7 @@ func (g *gatherer) rangeVar(v *pg.RangeVar, p place) {
 	g.called(o, name)
 	p.lv.occ = append(p.lv.occ, o)
 	p.lv.at[v] = o
-	p.lv.add(renamed(columnNames(o.table), sqltree.Strings(v.Alias.GetColnames())), false)
+	p.lv.add(renamed(semantics.ColumnNames(o.table), sqltree.Strings(v.Alias.GetColnames())), false)
 }
 
 // changes reads UPDATE and DELETE: the other tables, not the one that they change.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -94,7 +95,7 @@ func testState(tb testing.TB) shardmap.State {
 		{Schema: "public", Name: "bigger", Definition: "SELECT big_orders.tenant_id AS t, big_orders.id\n   FROM public.big_orders"},
 		{Schema: "public", Name: "note_bodies", Definition: "SELECT notes.body\n   FROM public.notes"},
 	}
-	s.FunctionsRead = FunctionRules
+	s.FunctionsRead = semantics.FunctionRules
 	s.Functions = []shardmap.Function{{Schema: "public", Name: "shout", Kind: "f"}, {Schema: "public", Name: "touch", Kind: "t", Volatile: true}}
 	for i := range 3 {
 		s.Shards = append(s.Shards, shardmap.Shard{Name: fmt.Sprintf("shard-%d", i), Engine: "postgres", URL: fmt.Sprintf("postgres://shard-%d/db", i), Weight: 1})

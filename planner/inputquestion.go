@@ -9,7 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
@@ -22,7 +24,7 @@ import (
 func mayHoldWord(sql string) bool { return mayQuoteWord(sql) || strings.Contains(sql, `\u00`) }
 
 // asksOf makes the question about a statement; nil if it has no literal to ask for.
-func asksOf(src *sourceText, n *pg.Node) *plan.InputQuestion {
+func asksOf(src *sourcetext.Text, n *pg.Node) *plan.InputQuestion {
 	q := &plan.InputQuestion{Of: src.SQL}
 	n = askedQuery(q, n, src)
 	if n == nil {
@@ -74,7 +76,7 @@ func asksOf(src *sourceText, n *pg.Node) *plan.InputQuestion {
 
 // askedQuery is what of a statement is asked about; nil if it has no query. COPY is not described: its query is, and of COPY FROM
 // its condition, as that of a query of its table.
-func askedQuery(q *plan.InputQuestion, n *pg.Node, src *sourceText) *pg.Node {
+func askedQuery(q *plan.InputQuestion, n *pg.Node, src *sourcetext.Text) *pg.Node {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_DeclareCursorStmt, *pg.Node_ExplainStmt:
 		return n
@@ -105,7 +107,7 @@ func askedQuery(q *plan.InputQuestion, n *pg.Node, src *sourceText) *pg.Node {
 }
 
 // isInput reports whether a constant is a literal that may be a special date/time input.
-func isInput(c *pg.A_Const) bool { return c.GetSval() != nil && HasTimeWord(c.GetSval().Sval) }
+func isInput(c *pg.A_Const) bool { return c.GetSval() != nil && datetime.HasSpecial(c.GetSval().Sval) }
 
 // notAsked are the constants that have their type by a cast, or that the grammar takes as nothing but strings; again are those that
 // PostgreSQL reads once for each value beside them: 'now' IN (a, b), 'now' BETWEEN a AND b.

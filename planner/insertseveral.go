@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
@@ -30,7 +31,7 @@ func markOf(kind plan.MarkKind, n int) string {
 // planInsert plans an INSERT whose rows are on several shards.
 func (wp *writePlans) planInsert(n *pg.Node) (*plan.Plan, error) {
 	s := n.GetInsertStmt()
-	t := wp.relation(s.Relation).table
+	t := wp.Relation(s.Relation).Table
 	if t == nil {
 		return nil, nil
 	}
@@ -39,13 +40,13 @@ func (wp *writePlans) planInsert(n *pg.Node) (*plan.Plan, error) {
 	}
 	if c := s.OnConflictClause; c != nil {
 		for _, r := range c.TargetList {
-			if slices.Contains(t.ShardKey, r.GetResTarget().GetName()) && !restates(c, r.GetResTarget()) {
+			if slices.Contains(t.ShardKey, r.GetResTarget().GetName()) && !semantics.Restates(c, r.GetResTarget()) {
 				fail(sqlstate.Refusal("CLV-1309", "ON CONFLICT DO UPDATE cannot change the shard key column %s of table %s", sqltext.QuoteIdent(r.GetResTarget().GetName()), sqltext.QuoteName(t.Schema, t.Name)).
 					WithHint("Delete the row and insert it with the new key."))
 			}
 		}
 	}
-	cols := columnNames(t)
+	cols := semantics.ColumnNames(t)
 	if len(s.Cols) > 0 {
 		cols = nil
 		for _, c := range s.Cols {
@@ -57,7 +58,7 @@ func (wp *writePlans) planInsert(n *pg.Node) (*plan.Plan, error) {
 		}
 	}
 	p := &plan.InsertPlan{Table: t, Returning: len(s.ReturningList) > 0}
-	p.Types = wp.keyTypes(t.Keyspace)
+	p.Types = wp.KeyTypes(t.Keyspace)
 	p.Matched = p.Returning && s.OnConflictClause != nil
 	sel := s.SelectStmt.GetSelectStmt()
 	plan := &plan.Plan{Op: plan.Insert, Insert: p, Why: "the rows have different shard keys"}
@@ -65,7 +66,7 @@ func (wp *writePlans) planInsert(n *pg.Node) (*plan.Plan, error) {
 	case sel == nil:
 		fail(sqlstate.Refusal("CLV-0309", "INSERT ... DEFAULT VALUES gives no value for the shard key of %s", sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("Name the shard key column %s and its value.", sqltext.QuoteIdent(t.ShardKey[0])))
-	case plainValues(sel):
+	case semantics.PlainValues(sel):
 		wp.planRows(p, s, sel, t, cols)
 	default:
 		if local := wp.planLocalInsert(n, s, sel, t, cols); local != nil {
@@ -76,17 +77,12 @@ func (wp *writePlans) planInsert(n *pg.Node) (*plan.Plan, error) {
 	return plan, nil
 }
 
-// plainValues reports whether a query is nothing but a list of rows.
-func plainValues(sel *pg.SelectStmt) bool {
-	return sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil
-}
-
 // planRows splits the rows of VALUES by their places in the text.
 func (wp *writePlans) planRows(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
-	at := keyPlaces(t, cols)
-	wp.types = p.Types
+	at := semantics.KeyPlaces(t, cols)
+	wp.Types = p.Types
 	for _, n := range s.GetOnConflictClause().GetTargetList() {
-		if r := n.GetResTarget(); assigned(r.GetVal()).GetSetToDefault() != nil && keyColumnOrUnknown(t, r.GetName()).Clocked != "" {
+		if r := n.GetResTarget(); semantics.AssignedExpr(r.GetVal()).GetSetToDefault() != nil && keyColumnOrUnknown(t, r.GetName()).Clocked != "" {
 			fail(sqlstate.Refusal("CLV-1310", "ON CONFLICT DO UPDATE SET %s = DEFAULT would be the time of each shard's own transaction", sqltext.QuoteIdent(r.GetName())).
 				WithHint("Write the time out: now()."))
 		}
@@ -118,7 +114,7 @@ func (wp *writePlans) planRows(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.Sel
 		sourcetext.LostPlace()
 	}
 	ts := wp.Tokens()
-	c := &computing{writePlans: wp, p: p, target: wp.bound.useAt(s.Relation)}
+	c := &computing{writePlans: wp, p: p, target: wp.bound.UseAt(s.Relation)}
 	if serverdependent.UsesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
 		fail(sqlstate.Refusal("CLV-0310", "a value that says something about one shard's server or session is not supported in an INSERT on several shards").
 			WithHint("Leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter."))
@@ -247,26 +243,26 @@ func (c *cutter) cut(from, to int) string {
 type computing struct {
 	*writePlans
 	p      *plan.InsertPlan
-	target *use
+	target *semantics.Use
 	exprs  []*pg.Node
 	places [][2]int // of the expressions, in the text
 }
 
 // key takes a row's value for a column of the shard key.
 func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from, to int)) plan.InsertKey {
-	col := keyColumn(t, t.ShardKey[i])
-	typ := c.types[i]
+	col := semantics.KeyColumn(t, t.ShardKey[i])
+	typ := c.Types[i]
 	if n.GetSetToDefault() != nil {
 		fail(sqlstate.Refusal("CLV-0312", "the shard key column %s of table %s gets its default on a shard, so its shard is not known before it runs", sqltext.QuoteIdent(col.Name), sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("Give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()."))
 	}
-	if k, ok := c.constantOf(n, typ, true); ok {
-		if k.never {
+	if k, ok := c.ConstantOf(n, typ, true); ok {
+		if k.Never {
 			fail(plan.NullKey(t, col.Name))
 		}
-		if e, ok := k.keyExpr(typ); ok {
-			e = storedExpr(e, t, col)
-			c.strict(&e)
+		if e, ok := k.KeyExpr(typ); ok {
+			e = semantics.StoredExpr(e, t, col)
+			c.Strict(&e)
 			return plan.InsertKey{KeyExpr: e}
 		}
 	}
@@ -275,7 +271,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 	from, to := place()
 	expr := &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: n, TypeName: keyTypeName(typ), Location: -1}}}
 	number := c.compute(expr, from, to, "::"+typ.String())
-	e := storedExpr(plan.KeyExpr{Type: typ, As: typ, Never: true, Modifier: keyspace.NoModifier}, t, col)
+	e := semantics.StoredExpr(plan.KeyExpr{Type: typ, As: typ, Never: true, Modifier: keyspace.NoModifier}, t, col)
 	return plan.InsertKey{KeyExpr: e, Computed: number + 1}
 }
 
@@ -307,7 +303,7 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 			return
 		}
 	}
-	if c.bound.reachesOut(n) {
+	if reachesOut(c.bound, n) {
 		from, to := place()
 		c.compute(n, from, to, "")
 		return
@@ -361,19 +357,14 @@ func (wp *writePlans) tail(s *pg.InsertStmt) string {
 }
 
 // reachesOut reports whether an expression reads a table that not every shard has.
-func (bs *boundStatement) reachesOut(n *pg.Node) bool {
+func reachesOut(bs *semantics.BoundStatement, n *pg.Node) bool {
 	found := false
 	sqltree.EachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
-		if u := bs.useAt(v); u != nil && !u.everywhere() {
+		if u := bs.UseAt(v); u != nil && !u.Everywhere() {
 			found = true
 		}
 	})
 	return found
-}
-
-// everywhere reports whether every shard has all rows of the table.
-func (u *use) everywhere() bool {
-	return u.rel.table != nil && u.rel.table.Kind == shardmap.Reference
 }
 
 // finish makes the queries of the computed values, and refuses what is left.
@@ -382,9 +373,9 @@ func (c *computing) finish(s *pg.InsertStmt) {
 	for _, e := range c.exprs {
 		sqltree.EachRangeVar(e.ProtoReflect(), func(v *pg.RangeVar) { taken[v] = true })
 	}
-	for _, u := range c.bound.uses {
-		if u != c.target && !taken[u.ref] && !u.everywhere() {
-			fail(sqlstate.Refusal("CLV-0313", "an INSERT of rows for several shards cannot read table %s in WITH, ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
+	for _, u := range c.bound.Uses {
+		if u != c.target && !taken[u.Ref] && !u.Everywhere() {
+			fail(sqlstate.Refusal("CLV-0313", "an INSERT of rows for several shards cannot read table %s in WITH, ON CONFLICT or RETURNING", sqltext.QuoteName(u.Relation.Schema, u.Relation.Name)).
 				WithHint("Read it in a statement of its own."))
 		}
 	}
@@ -411,7 +402,7 @@ func (wp *writePlans) nested(sel *pg.SelectStmt) *plan.Statement {
 // nestedNode is nested of any statement that gives rows.
 func (wp *writePlans) nestedNode(n *pg.Node) *plan.Statement {
 	text := wp.written(n)
-	st, err := wp.p.Analyze(text, wp.snap, wp.path)
+	st, err := wp.p.Analyze(text, wp.Snapshot, wp.Path)
 	if err != nil {
 		fail(err)
 	}
@@ -444,15 +435,15 @@ func (wp *writePlans) planSource(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.S
 	}
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
 	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-	for _, u := range wp.bound.uses {
-		if !inside[u.ref] && !u.everywhere() {
-			fail(sqlstate.Refusal("CLV-0318", "an INSERT of rows for several shards cannot read table %s in ON CONFLICT or RETURNING", sqltext.QuoteName(u.rel.schema, u.rel.name)).
+	for _, u := range wp.bound.Uses {
+		if !inside[u.Ref] && !u.Everywhere() {
+			fail(sqlstate.Refusal("CLV-0318", "an INSERT of rows for several shards cannot read table %s in ON CONFLICT or RETURNING", sqltext.QuoteName(u.Relation.Schema, u.Relation.Name)).
 				WithHint("Read it in a statement of its own."))
 		}
 	}
 	width := -1
-	if q := wp.bound.queryOf(sel); q != nil && !q.open {
-		width = len(q.cols)
+	if q := wp.bound.QueryOf(sel); q != nil && !q.Open {
+		width = len(q.Columns)
 	}
 	if len(s.Cols) == 0 && width >= 0 && width < len(cols) {
 		cols = cols[:width]
@@ -461,14 +452,14 @@ func (wp *writePlans) planSource(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.S
 	for _, name := range cols {
 		p.Columns = append(p.Columns, keyColumnOrUnknown(t, name))
 	}
-	for _, c := range generated(t) {
+	for _, c := range semantics.GeneratedColumns(t) {
 		i := slices.Index(cols, c.Name)
 		if i >= 0 && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", sqltext.QuoteIdent(c.Name)).
 				WithHint("Leave the column out."))
 		}
 		if _, selected := wp.made.selected[c.Name]; i < 0 && !selected {
-			p.Made = append(p.Made, wp.makes(t, c))
+			p.Made = append(p.Made, madeFor(&wp.Namespace, t, c))
 			p.Columns = append(p.Columns, c)
 			cols = append(slices.Clone(cols), c.Name)
 		}
@@ -476,14 +467,14 @@ func (wp *writePlans) planSource(p *plan.InsertPlan, s *pg.InsertStmt, sel *pg.S
 	for _, name := range slices.Sorted(maps.Keys(wp.made.selected)) {
 		p.Made, p.Columns, cols = append(p.Made, wp.made.selected[name]), append(p.Columns, keyColumnOrUnknown(t, name)), append(slices.Clone(cols), name)
 	}
-	p.KeyAt, p.Keys = keyPlaces(t, cols), wp.storedKeys(t)
+	p.KeyAt, p.Keys = semantics.KeyPlaces(t, cols), storedKeys(&wp.Namespace, t)
 	p.Source = wp.nested(sel)
 	w := sqltree.Clone(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}).GetInsertStmt()
 	for _, name := range cols {
 		columns = append(columns, resTarget(name))
 	}
 	w.WithClause, w.Cols = nil, columns
-	if len(generated(t)) > 0 {
+	if len(semantics.GeneratedColumns(t)) > 0 {
 		w.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
 	rows := allOf(relationName(0), "")
@@ -523,11 +514,11 @@ func copyInto(t *shardmap.Table, columns []*shardmap.Column) string {
 }
 
 // storedKeys says what the columns of the shard key do to a value.
-func (ns *namespace) storedKeys(t *shardmap.Table) []plan.KeyExpr {
-	types := ns.keyTypes(t.Keyspace)
+func storedKeys(ns *semantics.Namespace, t *shardmap.Table) []plan.KeyExpr {
+	types := ns.KeyTypes(t.Keyspace)
 	keys := make([]plan.KeyExpr, len(types))
 	for i, typ := range types {
-		keys[i] = storedExpr(plan.KeyExpr{Type: typ, As: typ, Never: true, Modifier: keyspace.NoModifier}, t, keyColumn(t, t.ShardKey[i]))
+		keys[i] = semantics.StoredExpr(plan.KeyExpr{Type: typ, As: typ, Never: true, Modifier: keyspace.NoModifier}, t, semantics.KeyColumn(t, t.ShardKey[i]))
 	}
 	return keys
 }
@@ -566,37 +557,37 @@ func onlyReads(w *pg.WithClause) {
 // the rows that a shard selects are its own, because their shard key is that of a
 // table that they come from. nil if that is not proved.
 func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *plan.Plan {
-	q := wp.bound.queryOf(sel)
-	if len(wp.made.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || !wp.oneKeyspace() {
+	q := wp.bound.QueryOf(sel)
+	if len(wp.made.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || !wp.OneKeyspace() {
 		return nil
 	}
-	wp.types = wp.keyTypes(t.Keyspace)
+	wp.Types = wp.KeyTypes(t.Keyspace)
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
 	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-	for _, u := range wp.bound.uses {
-		if !u.sharded() && !u.everywhere() || !inside[u.ref] && !u.everywhere() {
+	for _, u := range wp.bound.Uses {
+		if !u.Sharded() && !u.Everywhere() || !inside[u.Ref] && !u.Everywhere() {
 			return nil
 		}
 	}
-	for _, c := range generated(t) {
+	for _, c := range semantics.GeneratedColumns(t) {
 		if !slices.Contains(cols, c.Name) || s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			return nil
 		}
 	}
-	if wp.isVolatile(sel) || serverdependent.UsesShardState(n) {
+	if wp.IsVolatile(sel) || serverdependent.UsesShardState(n) {
 		return nil
 	}
 	w := wp.local(q)
-	if w == nil || wp.perRun(sel, w) || len(sel.DistinctClause) > 0 && !wp.distinctByKey(q, w.node) {
+	if w == nil || wp.perRun(sel, w) || len(sel.DistinctClause) > 0 && !wp.distinctByKey(q, w.Node) {
 		return nil
 	}
-	from := wp.keyColumns(q, w.node)
-	if from == nil || !slices.Equal(from, keyPlaces(t, cols)) {
+	from := keyColumns(wp.Equivalence, q, w.Node)
+	if from == nil || !slices.Equal(from, semantics.KeyPlaces(t, cols)) {
 		return nil
 	}
 	for i := range from {
 		// A length could cut the blanks at the end of a value.
-		if to := keyColumn(t, t.ShardKey[i]); strings.Contains(to.Type, "(") && to.Type != keyColumn(w.rel.table, w.rel.table.ShardKey[i]).Type {
+		if to := semantics.KeyColumn(t, t.ShardKey[i]); strings.Contains(to.Type, "(") && to.Type != semantics.KeyColumn(w.Relation.Table, w.Relation.Table.ShardKey[i]).Type {
 			return nil
 		}
 	}
@@ -607,7 +598,7 @@ func (wp *writePlans) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.Sele
 		clockAssignments(t, s.OnConflictClause.TargetList)
 	}
 	m := &plan.ModifyPlan{Table: t, Returning: len(s.ReturningList) > 0}
-	if len(generated(t)) > 0 {
+	if len(semantics.GeneratedColumns(t)) > 0 {
 		s.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
 	wp.clocked(n)

@@ -7,8 +7,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/outputname"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
@@ -21,120 +23,87 @@ import (
 // shard has all rows of its keys. docs/design/planner.md has the rules.
 
 // unknown is the constant that stands for column i of the anchor's shard key.
-func unknownKey(i int, t keyspace.Type) constant { return constant{typ: t, unknown: i + 1} }
+func unknownKey(i int, t keyspace.Type) semantics.Constant {
+	return semantics.Constant{Type: t, Unknown: i + 1}
+}
 
 // pushdown says which queries fall apart by shard.
 type pushdown struct {
-	*typer
-	*equivalence
-	*routing
+	*semantics.Typer
+	*semantics.Equivalence
+	*semantics.Routing
 
-	bound *boundStatement
+	bound *semantics.BoundStatement
 }
 
 // local looks for an anchor of query q and returns its use, nil if there is none.
-func (pd *pushdown) local(q *query) *use {
+func (pd *pushdown) local(q *semantics.Query) *semantics.Use {
 	for _, j := range anchors(q, nil) {
 		if pd.colocatedWith(q, j) && pd.safeToPushdown(q, j) {
-			return pd.bound.useOf(j)
-		}
-	}
-	return nil
-}
-
-func (bs *boundStatement) useOf(j *jnode) *use {
-	for _, u := range bs.uses {
-		if u.node == j {
-			return u
+			return pd.bound.UseOf(j)
 		}
 	}
 	return nil
 }
 
 // anchors are the sharded tables of which every row of FROM has one row.
-func anchors(q *query, out []*jnode) []*jnode {
-	if q.root == nil || q.sel != nil && q.sel.ValuesLists != nil {
+func anchors(q *semantics.Query, out []*semantics.JoinNode) []*semantics.JoinNode {
+	if q.Root == nil || q.Select != nil && q.Select.ValuesLists != nil {
 		return out
 	}
-	var down func(j *jnode)
-	down = func(j *jnode) {
-		switch j.op {
-		case jLeaf:
-			if j.key != nil {
+	var down func(j *semantics.JoinNode)
+	down = func(j *semantics.JoinNode) {
+		switch j.Op {
+		case semantics.JLeaf:
+			if j.Key != nil {
 				out = append(out, j)
 			}
-		case jInner:
-			for _, k := range j.kids {
+		case semantics.InnerJoin:
+			for _, k := range j.Kids {
 				down(k)
 			}
-		case jLeft:
-			down(j.kids[0])
-		case jSub:
-			out = anchors(j.q, out)
+		case semantics.LeftJoin:
+			down(j.Kids[0])
+		case semantics.JSub:
+			out = anchors(j.Query, out)
 		}
 	}
-	down(q.root)
+	down(q.Root)
 	return out
 }
 
 // colocatedWith reports whether every other sharded table of q, in subqueries too, is
 // bound to the shard key of the anchor.
-func (pd *pushdown) colocatedWith(q *query, anchor *jnode) bool {
-	r := pd.routing
-	before := anchor.facts
-	defer func() { anchor.facts, r.anchor = before, nil }()
-	for i, t := range anchor.key {
-		if t == noTerm {
+func (pd *pushdown) colocatedWith(q *semantics.Query, anchor *semantics.JoinNode) bool {
+	r := pd.Routing
+	before := anchor.Facts
+	defer func() { anchor.Facts, r.Anchor = before, nil }()
+	for i, t := range anchor.Key {
+		if t == semantics.NoTerm {
 			return false
 		}
-		anchor.facts = append(anchor.facts[:len(anchor.facts):len(anchor.facts)], oneOf(t, []constant{unknownKey(i, pd.types[i])}))
+		anchor.Facts = append(anchor.Facts[:len(anchor.Facts):len(anchor.Facts)], semantics.OneOf(t, []semantics.Constant{unknownKey(i, pd.Types[i])}))
 	}
-	r.anchor, r.outside = anchor, false
-	pd.visitQuery(q, noFacts())
-	return !r.outside && pd.oneKeyspace()
-}
-
-// checkAnchor checks one sharded table while colocatedWith runs.
-func (rt *routing) checkAnchor(j *jnode, f *facts) {
-	if rt.anchor == nil || rt.outside {
-		return
-	}
-	for i, t := range j.key {
-		if t == noTerm || !f.isUnknown(f.class(t), i) {
-			rt.outside = true
-			return
-		}
-	}
-}
-
-// isUnknown reports whether a class of terms is column i of the anchor's key.
-func (f *facts) isUnknown(class []term, i int) bool {
-	in := asSet(class)
-	for _, x := range f.list {
-		for c, t := range x.terms {
-			if in[t] && len(x.rows) == 1 && x.rows[0][c].unknown == i+1 {
-				return true
-			}
-		}
-	}
-	return false
+	r.Anchor, r.Outside = anchor, false
+	pd.VisitQuery(q, semantics.NoFacts())
+	return !r.Outside && pd.OneKeyspace()
 }
 
 // safeToPushdown reports whether the answer of q for two sets of the anchor's rows is the answer for the one and the
 // answer for the other. What the whole statement's ORDER BY, LIMIT and DISTINCT do is left to the caller: they
 // are not looked at in q itself.
-func (pd *pushdown) safeToPushdown(q *query, anchor *jnode) bool {
-	return q.arms == nil && pd.keepsKeys(q, anchor) && pd.safeBelow(q, anchor)
+func (pd *pushdown) safeToPushdown(q *semantics.Query, anchor *semantics.JoinNode) bool {
+	return q.Arms == nil && pd.keepsKeys(q, anchor) && pd.safeBelow(q, anchor)
 }
 
 // safeBelow is safeToPushdown for the FROM clause of q alone.
-func (pd *pushdown) safeBelow(q *query, anchor *jnode) bool {
-	for _, sub := range pathTo(q.root, anchor) {
-		s := sub.q.sel
-		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !pd.keepsKeys(sub.q, anchor) {
+func (pd *pushdown) safeBelow(q *semantics.Query, anchor *semantics.JoinNode) bool {
+	for _, sub := range pathTo(q.Root, anchor) {
+		s := sub.Query.Select
+		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !pd.keepsKeys(sub.Query, anchor) {
 			return false
 		}
-		if len(s.DistinctClause) > 0 && !pd.distinctByKey(sub.q, anchor) {
+		if len(s.DistinctClause) > 0 && !pd.distinctByKey(sub.Query, anchor) {
 			return false
 		}
 	}
@@ -142,23 +111,23 @@ func (pd *pushdown) safeBelow(q *query, anchor *jnode) bool {
 }
 
 // pathTo returns the subqueries in FROM that the anchor is in, outermost first.
-func pathTo(j *jnode, anchor *jnode) []*jnode {
-	var out []*jnode
-	var find func(j *jnode) bool
-	find = func(j *jnode) bool {
+func pathTo(j *semantics.JoinNode, anchor *semantics.JoinNode) []*semantics.JoinNode {
+	var out []*semantics.JoinNode
+	var find func(j *semantics.JoinNode) bool
+	find = func(j *semantics.JoinNode) bool {
 		if j == anchor {
 			return true
 		}
-		if j.op == jSub && j.q.root != nil {
+		if j.Op == semantics.JSub && j.Query.Root != nil {
 			at := len(out)
 			out = append(out, j)
-			if find(j.q.root) {
+			if find(j.Query.Root) {
 				return true
 			}
 			out = out[:at]
 			return false
 		}
-		for _, k := range j.kids {
+		for _, k := range j.Kids {
 			if find(k) {
 				return true
 			}
@@ -172,9 +141,9 @@ func pathTo(j *jnode, anchor *jnode) []*jnode {
 // keepsKeys reports whether no row of q's output is made of rows with different
 // shard keys of the anchor: it does not aggregate, or by groups of the key, and
 // its windows are partitioned by it.
-func (pd *pushdown) keepsKeys(q *query, anchor *jnode) bool {
-	s := q.sel
-	if s == nil || q.root == nil {
+func (pd *pushdown) keepsKeys(q *semantics.Query, anchor *semantics.JoinNode) bool {
+	s := q.Select
+	if s == nil || q.Root == nil {
 		return false
 	}
 	if len(s.GroupClause) > 0 {
@@ -184,7 +153,7 @@ func (pd *pushdown) keepsKeys(q *query, anchor *jnode) bool {
 	} else if calls, sure := pd.ownAggregates(q); len(calls) > 0 || !sure || s.HavingClause != nil {
 		return false
 	}
-	if !q.windows {
+	if !q.Windows {
 		return true
 	}
 	ok := true
@@ -220,19 +189,19 @@ func (pd *pushdown) keepsKeys(q *query, anchor *jnode) bool {
 
 // coversKey reports whether the expressions contain every shard key column of the
 // anchor. nil: they do not.
-func (pd *pushdown) coversKey(q *query, anchor *jnode, exprs []*pg.Node) bool {
+func (pd *pushdown) coversKey(q *semantics.Query, anchor *semantics.JoinNode, exprs []*pg.Node) bool {
 	if len(exprs) == 0 {
 		return false
 	}
-	f := noFacts()
-	pd.gather(q.root, f)
-	pd.gather(q.root, f)
-	for i := range anchor.key {
-		in := asSet(pd.keyClass(f, q, anchor, i))
+	f := semantics.NoFacts()
+	pd.Gather(q.Root, f)
+	pd.Gather(q.Root, f)
+	for i := range anchor.Key {
+		in := semantics.AsSet(keyClass(pd.Equivalence, f, q, anchor, i))
 		ok := false
 		for _, e := range exprs {
-			c, isCol := pd.columnOf(e, q.sc)
-			ok = ok || isCol && in[c.term]
+			c, isCol := pd.ColumnOf(e, q.Scope)
+			ok = ok || isCol && in[c.Term]
 		}
 		if !ok {
 			return false
@@ -243,53 +212,53 @@ func (pd *pushdown) coversKey(q *query, anchor *jnode, exprs []*pg.Node) bool {
 
 // keyClass returns the terms of q's level that are column i of the anchor's key:
 // through subqueries, by the output columns that carry it.
-func (eq *equivalence) keyClass(f *facts, q *query, anchor *jnode, i int) []term {
-	t := anchor.key[i]
-	path := pathTo(q.root, anchor)
+func keyClass(eq *semantics.Equivalence, f *semantics.Facts, q *semantics.Query, anchor *semantics.JoinNode, i int) []semantics.Term {
+	t := anchor.Key[i]
+	path := pathTo(q.Root, anchor)
 	for n := len(path) - 1; n >= 0; n-- {
-		sub := path[n].q
-		g := noFacts()
-		eq.gather(sub.root, g)
-		in := asSet(g.class(t))
-		next := noTerm
-		for c, inner := range sub.inner {
-			if inner != noTerm && in[inner] && sub.cols[c].term != noTerm {
-				next = sub.cols[c].term
+		sub := path[n].Query
+		g := semantics.NoFacts()
+		eq.Gather(sub.Root, g)
+		in := semantics.AsSet(g.Class(t))
+		next := semantics.NoTerm
+		for c, inner := range sub.Inner {
+			if inner != semantics.NoTerm && in[inner] && sub.Columns[c].Term != semantics.NoTerm {
+				next = sub.Columns[c].Term
 				break
 			}
 		}
-		if next == noTerm {
+		if next == semantics.NoTerm {
 			return nil
 		}
 		t = next
 	}
-	return f.class(t)
+	return f.Class(t)
 }
 
 // distinctByKey reports whether DISTINCT of q compares rows of equal keys only:
 // its columns, or its ON list, contain the shard key of the anchor.
-func (pd *pushdown) distinctByKey(q *query, anchor *jnode) bool {
-	if on := q.sel.DistinctClause; on[0].GetNode() != nil {
-		return pd.coversKey(q, anchor, outputsFirst(positions(on, q.sel.TargetList), q.sel.TargetList))
+func (pd *pushdown) distinctByKey(q *semantics.Query, anchor *semantics.JoinNode) bool {
+	if on := q.Select.DistinctClause; on[0].GetNode() != nil {
+		return pd.coversKey(q, anchor, outputsFirst(positions(on, q.Select.TargetList), q.Select.TargetList))
 	}
-	return pd.keyColumns(q, anchor) != nil
+	return keyColumns(pd.Equivalence, q, anchor) != nil
 }
 
 // keyColumns returns the output columns of q that are the shard key of the
 // anchor, nil if one is missing.
-func (eq *equivalence) keyColumns(q *query, anchor *jnode) []int {
-	if q.open {
+func keyColumns(eq *semantics.Equivalence, q *semantics.Query, anchor *semantics.JoinNode) []int {
+	if q.Open {
 		return nil
 	}
-	f := noFacts()
-	eq.gather(q.root, f)
-	eq.gather(q.root, f)
+	f := semantics.NoFacts()
+	eq.Gather(q.Root, f)
+	eq.Gather(q.Root, f)
 	var at []int
-	for i := range anchor.key {
-		in := asSet(eq.keyClass(f, q, anchor, i))
+	for i := range anchor.Key {
+		in := semantics.AsSet(keyClass(eq, f, q, anchor, i))
 		found := -1
-		for c, inner := range q.inner {
-			if found < 0 && inner != noTerm && in[inner] {
+		for c, inner := range q.Inner {
+			if found < 0 && inner != semantics.NoTerm && in[inner] {
 				found = c
 			}
 		}
@@ -359,36 +328,27 @@ func outputsFirst(list, targets []*pg.Node) []*pg.Node {
 	return out
 }
 
-// keyTypes are the types of a keyspace's shard key.
-func (ns *namespace) keyTypes(name string) []keyspace.Type {
-	ks, ok := ns.snap.Keyspace(name)
-	if !ok {
-		return nil
-	}
-	return ks.Def().Types
-}
-
 // ownAggregates returns the aggregate calls of a query level. sure is false if a
 // call in a subquery could be one of this level, because its arguments name none
 // of the subquery's columns for sure.
-func (pd *pushdown) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
+func (pd *pushdown) ownAggregates(q *semantics.Query) (calls []*pg.FuncCall, sure bool) {
 	sure = true
-	s := q.sel
-	var level func(m proto.Message, inner *query) func(m proto.Message) bool
-	level = func(top proto.Message, inner *query) func(m proto.Message) bool {
+	s := q.Select
+	var level func(m proto.Message, inner *semantics.Query) func(m proto.Message) bool
+	level = func(top proto.Message, inner *semantics.Query) func(m proto.Message) bool {
 		return func(m proto.Message) bool {
 			switch v := m.(type) {
 			case *pg.SelectStmt:
 				if m == top {
 					return true
 				}
-				sub := pd.bound.queryOf(v)
+				sub := pd.bound.QueryOf(v)
 				sqltree.Inspect(v, level(v, sub))
 				return false
 			case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.GroupingFunc:
 				sure = false
 			case *pg.FuncCall:
-				if !pd.isAggregate(v) {
+				if !pd.IsAggregate(v) {
 					return true
 				}
 				if inner == nil && top == nil {
@@ -412,8 +372,8 @@ func (pd *pushdown) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 
 // aggregatesInside reports whether an aggregate call surely belongs to the query
 // that it stands in: it has no column, or one of that query's own tables.
-func aggregatesInside(f *pg.FuncCall, q *query) bool {
-	if q == nil || q.sc == nil {
+func aggregatesInside(f *pg.FuncCall, q *semantics.Query) bool {
+	if q == nil || q.Scope == nil {
 		return false
 	}
 	none, own := true, false
@@ -421,8 +381,8 @@ func aggregatesInside(f *pg.FuncCall, q *query) bool {
 		if c, ok := m.(*pg.ColumnRef); ok {
 			none = false
 			if names := sqltree.FieldNames(c); names != nil {
-				only := &scope{items: q.sc.items}
-				own = own || only.has(names)
+				only := &semantics.Scope{Items: q.Scope.Items}
+				own = own || inScope(only, names)
 			}
 		}
 		return true
@@ -430,17 +390,17 @@ func aggregatesInside(f *pg.FuncCall, q *query) bool {
 	return none || own
 }
 
-// has reports whether one of the scope's own items surely has a column.
-func (s *scope) has(names []string) bool {
-	for _, it := range s.items {
-		if len(names) > 1 && (!it.rel || it.name != names[len(names)-2]) || len(names) == 1 && !it.bare {
+// inScope reports whether one of the scope's own items surely has a column.
+func inScope(s *semantics.Scope, names []string) bool {
+	for _, it := range s.Items {
+		if len(names) > 1 && (!it.Qualified || it.Name != names[len(names)-2]) || len(names) == 1 && !it.Bare {
 			continue
 		}
-		if len(names) > 1 && it.open {
+		if len(names) > 1 && it.Open {
 			return true
 		}
-		for _, c := range it.cols {
-			if c.name == names[len(names)-1] {
+		for _, c := range it.Columns {
+			if c.Name == names[len(names)-1] {
 				return true
 			}
 		}
@@ -453,7 +413,7 @@ func (s *scope) has(names []string) bool {
 // function in FROM that is volatile, or rows of a reference table that no order
 // chooses. Each shard would have an answer of its own. What stands beside the rows of a
 // anchor is run for each of them, on one server as well.
-func (pd *pushdown) perRun(s *pg.SelectStmt, anchors ...*use) bool {
+func (pd *pushdown) perRun(s *pg.SelectStmt, anchors ...*semantics.Use) bool {
 	if s == nil {
 		return false
 	}
@@ -462,7 +422,7 @@ func (pd *pushdown) perRun(s *pg.SelectStmt, anchors ...*use) bool {
 	}
 	own := map[*pg.RangeVar]bool{}
 	for _, w := range anchors {
-		own[w.ref] = true
+		own[w.Ref] = true
 	}
 	found := false
 	sqltree.Descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
@@ -476,11 +436,11 @@ func (pd *pushdown) perRun(s *pg.SelectStmt, anchors ...*use) bool {
 			if around {
 				found = found || pd.perRun(v, anchors...)
 			} else {
-				found = found || pd.isVolatile(v) || pd.loose(v)
+				found = found || pd.IsVolatile(v) || pd.loose(v)
 			}
 			return false
 		case *pg.RangeFunction:
-			found = found || pd.isVolatile(v)
+			found = found || pd.IsVolatile(v)
 		case *pg.RangeTableSample:
 			found = found || !own[v.Relation.GetRangeVar()]
 		}
@@ -494,7 +454,7 @@ func (pd *pushdown) answersOnce(m protoreflect.Message) bool {
 	found := false
 	sqltree.Descend(m, func(m protoreflect.Message) bool {
 		s, is := m.Interface().(*pg.SelectStmt)
-		found = found || is && (pd.isVolatile(s) || pd.loose(s))
+		found = found || is && (pd.IsVolatile(s) || pd.loose(s))
 		return !is && !found
 	})
 	return found
@@ -517,22 +477,22 @@ func (pd *pushdown) loose(s *pg.SelectStmt) bool {
 		}
 		return true
 	})
-	return open && tables && !pd.bound.correlated(s)
+	return open && tables && !correlated(pd.bound, s)
 }
 
 // byOrder reports whether an aggregate call depends on the order of its rows, which no
 // ORDER BY in it says: a list, or a sum of what may be floating-point numbers.
 func (pd *pushdown) byOrder(f *pg.FuncCall, s *pg.SelectStmt) bool {
-	if len(f.AggOrder) > 0 || !pd.isAggregate(f) {
+	if len(f.AggOrder) > 0 || !pd.IsAggregate(f) {
 		return false
 	}
 	switch sqltree.CallName(f) {
 	case "count", "min", "max", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "mode", "rank", "dense_rank", "percentile_disc":
 		return false
 	case "sum", "avg", "variance", "var_pop", "var_samp", "stddev", "stddev_pop", "stddev_samp":
-		if q := pd.bound.queryOf(s); q != nil && len(f.Args) == 1 {
-			switch pd.typeOf(f.Args[0], q.sc) {
-			case oidInt2, oidInt4, oidInt8, oidNumeric, oidInterval, oidMoney:
+		if q := pd.bound.QueryOf(s); q != nil && len(f.Args) == 1 {
+			switch pd.TypeOf(f.Args[0], q.Scope) {
+			case pgoid.Int2, pgoid.Int4, pgoid.Int8, pgoid.Numeric, pgoid.Interval, pgoid.Money:
 				return false
 			}
 		}
@@ -546,20 +506,20 @@ func (pd *pushdown) byOrder(f *pg.FuncCall, s *pg.SelectStmt) bool {
 
 // sortedBelow finds the subquery whose ORDER BY the rows of q's FROM come in, on the
 // way to the anchor: nil if there is none. depth is how many subqueries are around it.
-func (pd *pushdown) sortedBelow(q *query, anchor *jnode) (sub *jnode, depth int) {
+func (pd *pushdown) sortedBelow(q *semantics.Query, anchor *semantics.JoinNode) (sub *semantics.JoinNode, depth int) {
 	for {
-		if q.sel == nil || len(q.sel.FromClause) != 1 || q.sel.FromClause[0].GetRangeSubselect() == nil {
+		if q.Select == nil || len(q.Select.FromClause) != 1 || q.Select.FromClause[0].GetRangeSubselect() == nil {
 			return nil, 0
 		}
-		path := pathTo(q.root, anchor)
-		if len(path) == 0 || path[0].q.sel == nil {
+		path := pathTo(q.Root, anchor)
+		if len(path) == 0 || path[0].Query.Select == nil {
 			return nil, 0
 		}
-		inner := path[0].q
-		if len(inner.sel.SortClause) > 0 {
+		inner := path[0].Query
+		if len(inner.Select.SortClause) > 0 {
 			return path[0], depth
 		}
-		if len(inner.sel.GroupClause) > 0 || len(inner.sel.DistinctClause) > 0 || inner.windows {
+		if len(inner.Select.GroupClause) > 0 || len(inner.Select.DistinctClause) > 0 || inner.Windows {
 			return nil, 0
 		}
 		q, depth = inner, depth+1
@@ -568,9 +528,9 @@ func (pd *pushdown) sortedBelow(q *query, anchor *jnode) (sub *jnode, depth int)
 
 // inherit gives a query without ORDER BY the one of its only subquery. false: it has
 // to be gathered to keep that order.
-func (b *scatter) inherit(anchor *jnode) bool {
+func (b *scatter) inherit(anchor *semantics.JoinNode) bool {
 	s := b.s
-	if len(s.SortClause) > 0 || len(s.DistinctClause) > 0 || len(s.GroupClause) > 0 || b.q.windows {
+	if len(s.SortClause) > 0 || len(s.DistinctClause) > 0 || len(s.GroupClause) > 0 || b.q.Windows {
 		return true
 	}
 	sub, depth := b.a.sortedBelow(b.q, anchor)
@@ -578,14 +538,14 @@ func (b *scatter) inherit(anchor *jnode) bool {
 		return true
 	}
 	from := s.FromClause[0].GetRangeSubselect()
-	if depth > 0 || from.Alias == nil || len(from.Alias.Colnames) > 0 || sub.q.open {
+	if depth > 0 || from.Alias == nil || len(from.Alias.Colnames) > 0 || sub.Query.Open {
 		return false
 	}
 	inner := from.Subquery.GetSelectStmt()
 	var sorts []*pg.Node
 	for _, n := range inner.SortClause {
 		sort := sqltree.Clone(n)
-		name, ok := b.outputOf(sort.GetSortBy().GetNode(), inner.TargetList, sub.q.cols)
+		name, ok := b.outputOf(sort.GetSortBy().GetNode(), inner.TargetList, sub.Query.Columns)
 		if !ok {
 			return false
 		}
@@ -600,25 +560,25 @@ func (b *scatter) inherit(anchor *jnode) bool {
 }
 
 // outputOf is the name of the output column that an element of ORDER BY sorts by.
-func (b *scatter) outputOf(n *pg.Node, targets []*pg.Node, cols []column) (string, bool) {
+func (b *scatter) outputOf(n *pg.Node, targets []*pg.Node, cols []semantics.Column) (string, bool) {
 	name := ""
 	switch c := n.GetColumnRef(); {
 	case n.GetAConst().GetIval() != nil:
 		if p := int(n.GetAConst().GetIval().GetIval()); p >= 1 && p <= len(cols) {
-			name = cols[p-1].name
+			name = cols[p-1].Name
 		}
 	case c != nil && len(sqltree.FieldNames(c)) == 1:
 		name = sqltree.FieldNames(c)[0]
 	case !sqltree.AnyStar(targets):
 		for i, t := range targets {
 			if i < len(cols) && sqltree.SameNode(t.GetResTarget().GetVal(), n) {
-				name = cols[i].name
+				name = cols[i].Name
 			}
 		}
 	}
 	found := 0
 	for _, c := range cols {
-		if c.name == name {
+		if c.Name == name {
 			found++
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -22,7 +23,7 @@ import (
 // inserted, it does not matter where a row of the source meets none: then each shard may have them all.
 
 // planMerge plans a MERGE into a sharded table, t.
-func (wp *writePlans) planMerge(m *plan.ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *use) {
+func (wp *writePlans) planMerge(m *plan.ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *semantics.Use) {
 	src, why := wp.mergeLocal(v, t)
 	if src == nil {
 		wp.mergeSplit(m, v, t, why)
@@ -30,9 +31,9 @@ func (wp *writePlans) planMerge(m *plan.ModifyPlan, n *pg.Node, v *pg.MergeStmt,
 	for _, w := range v.MergeWhenClauses {
 		c := w.GetMergeWhenClause()
 		if c.CommandType == pg.CmdType_CMD_INSERT {
-			clockMerge(t.rel.table, c)
+			clockMerge(t.Relation.Table, c)
 		} else {
-			clockAssignments(t.rel.table, c.TargetList)
+			clockAssignments(t.Relation.Table, c.TargetList)
 		}
 	}
 	if src != nil {
@@ -40,7 +41,7 @@ func (wp *writePlans) planMerge(m *plan.ModifyPlan, n *pg.Node, v *pg.MergeStmt,
 		m.Write = wp.ownTemplate(n, src, t)
 		return
 	}
-	x := &modifying{writePlans: wp, m: m, target: t, local: (*use).everywhere}
+	x := &modifying{writePlans: wp, m: m, target: t, local: (*semantics.Use).Everywhere}
 	x.edit(n)
 	m.Write = wp.ownTemplate(n, t)
 }
@@ -48,9 +49,9 @@ func (wp *writePlans) planMerge(m *plan.ModifyPlan, n *pg.Node, v *pg.MergeStmt,
 // mergeLocal proves that each shard can run a MERGE by itself: its source is a sharded
 // table, its target is joined on the shard key, and rows are inserted under it. why is set
 // if that is not so.
-func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string) {
-	src = wp.bound.useAt(v.SourceRelation.GetRangeVar())
-	if v.WithClause != nil || src == nil || !src.sharded() {
+func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *semantics.Use) (src *semantics.Use, why string) {
+	src = wp.bound.UseAt(v.SourceRelation.GetRangeVar())
+	if v.WithClause != nil || src == nil || !src.Sharded() {
 		return nil, "ON does not join the shard key with columns of the source"
 	}
 	if !linked(t, src) {
@@ -59,14 +60,14 @@ func (wp *writePlans) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string)
 	if serverdependent.UsesShardState(v) || wp.answersOnce(v.ProtoReflect()) {
 		return nil, "it has a subquery, or a function, of which each shard would have an answer of its own"
 	}
-	for _, u := range wp.bound.uses {
-		if u != t && u != src && !u.everywhere() && !linked(u, src) && !linked(u, t) {
-			return nil, "it reads " + sqltext.QuoteName(u.rel.schema, u.rel.name)
+	for _, u := range wp.bound.Uses {
+		if u != t && u != src && !u.Everywhere() && !linked(u, src) && !linked(u, t) {
+			return nil, "it reads " + sqltext.QuoteName(u.Relation.Schema, u.Relation.Name)
 		}
 	}
-	if why := mergeInserts(v, t.rel.table, func(i int, names []string) bool {
-		to, own := keyColumn(t.rel.table, t.rel.table.ShardKey[i]), keyColumn(src.rel.table, src.rel.table.ShardKey[i])
-		return len(names) == 2 && names[0] == src.node.name && names[1] == own.Name && (!strings.Contains(to.Type, "(") || to.Type == own.Type)
+	if why := mergeInserts(v, t.Relation.Table, func(i int, names []string) bool {
+		to, own := semantics.KeyColumn(t.Relation.Table, t.Relation.Table.ShardKey[i]), semantics.KeyColumn(src.Relation.Table, src.Relation.Table.ShardKey[i])
+		return len(names) == 2 && names[0] == src.Node.Name && names[1] == own.Name && (!strings.Contains(to.Type, "(") || to.Type == own.Type)
 	}); why != "" {
 		return nil, why
 	}
@@ -85,14 +86,14 @@ func mergeInserts(v *pg.MergeStmt, t *shardmap.Table, same func(i int, names []s
 				return "it changes the shard key"
 			}
 		case pg.CmdType_CMD_INSERT:
-			cols := columnNames(t)
+			cols := semantics.ColumnNames(t)
 			if len(c.TargetList) > 0 {
 				cols = cols[:0:0]
 				for _, r := range c.TargetList {
 					cols = append(cols, r.GetResTarget().GetName())
 				}
 			}
-			for i, p := range keyPlaces(t, cols) {
+			for i, p := range semantics.KeyPlaces(t, cols) {
 				if p >= len(c.Values) {
 					return "it inserts rows without a shard key"
 				}
@@ -106,10 +107,10 @@ func mergeInserts(v *pg.MergeStmt, t *shardmap.Table, same func(i int, names []s
 }
 
 // mergeSplit makes the source of a MERGE a read whose rows go to the shards that own them.
-func (wp *writePlans) mergeSplit(m *plan.ModifyPlan, v *pg.MergeStmt, t *use, why string) {
-	table := t.rel.table
+func (wp *writePlans) mergeSplit(m *plan.ModifyPlan, v *pg.MergeStmt, t *semantics.Use, why string) {
+	table := t.Relation.Table
 	no := func(why string) {
-		fail(sqlstate.Refusal("CLV-0321", "MERGE into %s concerns several shards, and %s", sqltext.QuoteName(t.rel.schema, t.rel.name), why).
+		fail(sqlstate.Refusal("CLV-0321", "MERGE into %s concerns several shards, and %s", sqltext.QuoteName(t.Relation.Schema, t.Relation.Name), why).
 			WithHint("Use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key."))
 	}
 	name, source := "", &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE, FromClause: []*pg.Node{sqltree.Clone(v.SourceRelation)}}
@@ -129,15 +130,15 @@ func (wp *writePlans) mergeSplit(m *plan.ModifyPlan, v *pg.MergeStmt, t *use, wh
 	default:
 		no(why)
 	}
-	split := &plan.SplitPlan{Types: wp.keyTypes(table.Keyspace)}
-	own := t.node.name
+	split := &plan.SplitPlan{Types: wp.KeyTypes(table.Keyspace)}
+	own := t.Node.Name
 	for _, n := range v.MergeWhenClauses {
 		c := n.GetMergeWhenClause()
 		split.Inserts = split.Inserts || c.CommandType == pg.CmdType_CMD_INSERT
 		split.All = split.All || c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE
 	}
 	for _, k := range table.ShardKey {
-		from := joinedWith(v.JoinCondition, own, name, k, columnNames(table))
+		from := joinedWith(v.JoinCondition, own, name, k, semantics.ColumnNames(table))
 		if from == "" && split.Inserts {
 			no(why)
 		}
@@ -147,7 +148,7 @@ func (wp *writePlans) mergeSplit(m *plan.ModifyPlan, v *pg.MergeStmt, t *use, wh
 	}
 	if other := mergeInserts(v, table, func(i int, names []string) bool {
 		switch {
-		case strings.Contains(keyColumn(table, table.ShardKey[i]).Type, "("):
+		case strings.Contains(semantics.KeyColumn(table, table.ShardKey[i]).Type, "("):
 			return false // it could be cut, or rounded
 		case len(names) == 2 && names[0] != name:
 			return false

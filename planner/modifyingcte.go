@@ -4,6 +4,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -31,7 +32,7 @@ func changeOf(n *pg.Node, t *shardmap.Table) plan.Change {
 	case *pg.Node_InsertStmt:
 		if o := v.InsertStmt.OnConflictClause; o != nil && len(o.TargetList) > 0 {
 			c.Op = "UPDATE"
-			c.Set = columnNames(t)
+			c.Set = semantics.ColumnNames(t)
 		}
 	}
 	return c
@@ -49,20 +50,20 @@ func (wp *writePlans) apart(w *pg.WithClause, top *pg.Node, target *shardmap.Tab
 			continue
 		}
 		rv := changedBy(c.Ctequery)
-		u := wp.bound.useAt(rv)
-		if u == nil || u.rel.table == nil {
+		u := wp.bound.UseAt(rv)
+		if u == nil || u.Relation.Table == nil {
 			fail(sqlstate.Refusal("CLV-0349", "a WITH query that changes rows of a table that the router does not know is not supported in a statement over several shards").
 				WithHint("Run it as a statement of its own, in one transaction."))
 		}
-		t := u.rel.table
+		t := u.Relation.Table
 		if w.Recursive {
 			fail(sqlstate.Refusal("CLV-0350", "WITH RECURSIVE with a query that changes rows is not supported in a statement over several shards").
 				WithHint("Run it as a statement of its own, in one transaction."))
 		}
 		inside := map[*pg.RangeVar]bool{}
 		sqltree.EachRangeVar(c.Ctequery.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
-		for _, o := range wp.bound.uses {
-			if o.rel.table == t && !inside[o.ref] {
+		for _, o := range wp.bound.Uses {
+			if o.Relation.Table == t && !inside[o.Ref] {
 				fail(sqlstate.Refusal("CLV-0351", "table %s is changed by a WITH query and named again in a statement over several shards, where the rest could see the change", sqltext.QuoteName(t.Schema, t.Name)).
 					WithHint("Run the WITH query as a statement of its own, in one transaction."))
 			}
@@ -114,9 +115,9 @@ func (wp *writePlans) planChanging(n *pg.Node) (*plan.Plan, error) {
 	if changes == nil {
 		return nil, nil
 	}
-	wp.types = wp.keyTypes(wp.st.Keyspace)
+	wp.Types = wp.KeyTypes(wp.st.Keyspace)
 	m := &plan.ModifyPlan{Table: changes[0].Table, Returning: true}
-	x := &modifying{writePlans: wp, m: m, alone: true, local: (*use).everywhere}
+	x := &modifying{writePlans: wp, m: m, alone: true, local: (*semantics.Use).Everywhere}
 	x.edit(n)
 	m.Write = plan.NewTemplate(wp.written(n))
 	return &plan.Plan{Op: plan.Modify, Modify: m, Target: plan.Target{Where: plan.AnyOne}, Apart: changes, Why: "WITH queries change rows first"}, nil
@@ -127,7 +128,7 @@ func (wp *writePlans) planChanging(n *pg.Node) (*plan.Plan, error) {
 func (x *modifying) write(n *pg.Node) *pg.Node {
 	n = sqltree.Clone(n)
 	if ins := n.GetInsertStmt(); ins != nil {
-		if t := x.relation(ins.Relation).table; len(generated(t)) > 0 && ins.Override == pg.OverridingKind_OVERRIDING_NOT_SET {
+		if t := x.Relation(ins.Relation).Table; len(semantics.GeneratedColumns(t)) > 0 && ins.Override == pg.OverridingKind_OVERRIDING_NOT_SET {
 			ins.Override = pg.OverridingKind_OVERRIDING_SYSTEM_VALUE // the router's values stand in it
 		}
 	}
@@ -157,7 +158,7 @@ func (x *modifying) write(n *pg.Node) *pg.Node {
 			if q.GetSelectStmt() == nil {
 				continue // it is not named, see apart
 			}
-			if x.unstable(q.ProtoReflect()) {
+			if unstable(&x.Namespace, q.ProtoReflect()) {
 				fail(sqlstate.Refusal("CLV-0344", "a WITH query whose rows are not certain is read in several places of a statement over several shards").
 					WithHint("Run the query first."))
 			}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -31,15 +32,15 @@ func (wp *writePlans) planModify(n *pg.Node) (*plan.Plan, error) {
 	case *pg.Node_MergeStmt:
 		rv, with, returning = v.MergeStmt.Relation, v.MergeStmt.WithClause, v.MergeStmt.ReturningList
 	}
-	u := wp.bound.useAt(rv)
-	if u == nil || u.rel.table == nil {
+	u := wp.bound.UseAt(rv)
+	if u == nil || u.Relation.Table == nil {
 		return nil, nil
 	}
-	t := u.rel.table
+	t := u.Relation.Table
 	if t.Kind != shardmap.Sharded {
 		return wp.planWhole(n, rv, t)
 	}
-	wp.types = wp.keyTypes(t.Keyspace)
+	wp.Types = wp.KeyTypes(t.Keyspace)
 	m := &plan.ModifyPlan{Table: t, Returning: len(returning) > 0}
 	result := &plan.Plan{Op: plan.Modify, Modify: m, Target: wp.targetOf(u), Apart: wp.apart(with, n, t), Why: "rows of several shards change"}
 	if up := n.GetUpdateStmt(); result.Apart != nil && (up == nil && n.GetDeleteStmt() == nil || up != nil && setsKey(up.TargetList, t)) {
@@ -53,7 +54,7 @@ func (wp *writePlans) planModify(n *pg.Node) (*plan.Plan, error) {
 		wp.planMerge(m, n, v, u)
 		return result, nil
 	}
-	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *use) bool { return o.everywhere() || linked(o, u) }}
+	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *semantics.Use) bool { return o.Everywhere() || linked(o, u) }}
 	x.edit(n)
 	if up := n.GetUpdateStmt(); up != nil && setsKey(up.TargetList, t) {
 		wp.planMove(m, up, u)
@@ -66,10 +67,10 @@ func (wp *writePlans) planModify(n *pg.Node) (*plan.Plan, error) {
 // planWhole plans a write to a table that is in one place, or in every place, with
 // rows of sharded tables.
 func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*plan.Plan, error) {
-	u := wp.bound.useAt(rv)
+	u := wp.bound.UseAt(rv)
 	m := &plan.ModifyPlan{Table: t}
 	result := &plan.Plan{Op: plan.Modify, Modify: m, Target: plan.Target{Where: plan.Default}, Why: "rows of other shards are read first"}
-	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *use) bool { return !o.sharded() }}
+	x := &modifying{writePlans: wp, m: m, target: u, local: func(o *semantics.Use) bool { return !o.Sharded() }}
 	if up := n.GetUpdateStmt(); up != nil && t.Kind == shardmap.Reference {
 		clockAssignments(t, up.TargetList)
 	}
@@ -93,19 +94,19 @@ func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) 
 				WithHint("Use INSERT ... ON CONFLICT, UPDATE and DELETE."))
 		}
 		result.Target, result.Why = plan.Target{Where: plan.Every}, "every shard has the table's rows"
-		x.local = (*use).everywhere
+		x.local = (*semantics.Use).Everywhere
 	}
 	result.Apart = wp.apart(with, n, t)
 	if ins != nil && t.Kind == shardmap.Reference {
 		x.make(ins, t)
 	}
-	if len(generated(t)) > 0 && ins != nil {
+	if len(semantics.GeneratedColumns(t)) > 0 && ins != nil {
 		ins.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
 	if ins != nil && ins.WithClause == nil && m.Made == nil {
 		// The query of an INSERT stands for itself: it is read as a whole, or runs
 		// where the table is.
-		if sel := ins.SelectStmt.GetSelectStmt(); sel != nil && !plainValues(sel) && x.once(sel) {
+		if sel := ins.SelectStmt.GetSelectStmt(); sel != nil && !semantics.PlainValues(sel) && x.once(sel) {
 			ins.SelectStmt = x.read(sel)
 		}
 	}
@@ -120,33 +121,33 @@ func (wp *writePlans) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) 
 // make has the rows of an INSERT ... SELECT read first, if the router makes values for them.
 func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 	sel := s.SelectStmt.GetSelectStmt()
-	if sel == nil || plainValues(sel) {
+	if sel == nil || semantics.PlainValues(sel) {
 		return
 	}
-	cols := columnNames(t)
+	cols := semantics.ColumnNames(t)
 	if len(s.Cols) > 0 {
 		cols = nil
 		for _, c := range s.Cols {
 			cols = append(cols, c.GetResTarget().GetName())
 		}
 	}
-	q := x.bound.queryOf(sel)
-	open := q == nil || q.open
-	if len(s.Cols) == 0 && !open && len(q.cols) < len(cols) {
-		cols = cols[:len(q.cols)]
+	q := x.bound.QueryOf(sel)
+	open := q == nil || q.Open
+	if len(s.Cols) == 0 && !open && len(q.Columns) < len(cols) {
+		cols = cols[:len(q.Columns)]
 	}
 	p := &plan.MadePlan{}
 	for _, name := range cols {
 		p.Columns = append(p.Columns, keyColumnOrUnknown(t, name))
 	}
-	for _, c := range generated(t) {
+	for _, c := range semantics.GeneratedColumns(t) {
 		given := slices.Contains(cols, c.Name)
 		if given && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			fail(sqlstate.Refusal("CLV-0319", "OVERRIDING USER VALUE ignores the values selected for column %s", sqltext.QuoteIdent(c.Name)).
 				WithHint("Leave the column out."))
 		}
 		if _, selected := x.made.selected[c.Name]; !given && !selected {
-			p.Columns, p.Values = append(p.Columns, c), append(p.Values, x.makes(t, c))
+			p.Columns, p.Values = append(p.Columns, c), append(p.Values, madeFor(&x.Namespace, t, c))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.made.selected)) {
@@ -179,7 +180,7 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 func (wp *writePlans) planReference(m *plan.ModifyPlan, n *pg.Node, returning *[]*pg.Node, t *shardmap.Table) {
 	m.Reference = &plan.ReferencePlan{}
 	ins := n.GetInsertStmt()
-	if ins == nil && wp.isVolatile(n) {
+	if ins == nil && wp.IsVolatile(n) {
 		fail(sqlstate.Refusal("CLV-0336", "a volatile function in a statement that changes the reference table %s could give another value on each shard", sqltext.QuoteName(t.Schema, t.Name)).
 			WithHint("Compute the value first and pass it as a parameter."))
 	}
@@ -248,7 +249,7 @@ func overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Co
 		arbiter = append(arbiter, e.Name)
 	}
 	for _, r := range c.TargetList {
-		if slices.Contains(arbiter, r.GetResTarget().GetName()) && !restates(c, r.GetResTarget()) {
+		if slices.Contains(arbiter, r.GetResTarget().GetName()) && !semantics.Restates(c, r.GetResTarget()) {
 			arbiter = nil
 		}
 	}
@@ -273,12 +274,12 @@ func overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Co
 
 // linked reports whether only rows of o with the shard key of the target's row can
 // matter for that row.
-func linked(o, target *use) bool {
-	if !o.sharded() || o.facts == nil || o.rel.table.Keyspace != target.rel.table.Keyspace || len(o.node.key) != len(target.node.key) {
+func linked(o, target *semantics.Use) bool {
+	if !o.Sharded() || o.Facts == nil || o.Relation.Table.Keyspace != target.Relation.Table.Keyspace || len(o.Node.Key) != len(target.Node.Key) {
 		return false
 	}
-	for i, t := range o.node.key {
-		if t == noTerm || target.node.key[i] == noTerm || !slices.Contains(o.facts.class(t), target.node.key[i]) {
+	for i, t := range o.Node.Key {
+		if t == semantics.NoTerm || target.Node.Key[i] == semantics.NoTerm || !slices.Contains(o.Facts.Class(t), target.Node.Key[i]) {
 			return false
 		}
 	}
@@ -290,8 +291,8 @@ func linked(o, target *use) bool {
 type modifying struct {
 	*writePlans
 	m      *plan.ModifyPlan
-	target *use
-	local  func(*use) bool
+	target *semantics.Use
+	local  func(*semantics.Use) bool
 	ctes   []*pg.Node // WITH queries of the statement, as they were
 	// columns are the names of all columns in the statement; every is set with a star.
 	columns map[string]bool
@@ -381,26 +382,26 @@ func (x *modifying) visit(m protoreflect.Message) {
 		case *pg.WithClause:
 			if v.Recursive {
 				sqltree.EachRangeVar(m, func(r *pg.RangeVar) {
-					if u := x.bound.useAt(r); u != nil && !x.local(u) {
+					if u := x.bound.UseAt(r); u != nil && !x.local(u) {
 						fail(sqlstate.Refusal("CLV-0340", "WITH RECURSIVE over sharded tables is not supported in a statement that changes rows on several shards").
 							WithHint("Run the query first."))
 					}
 				})
 			}
 		case *pg.RangeTableSample:
-			if u := x.bound.useAt(v.Relation.GetRangeVar()); u != nil && !x.local(u) {
+			if u := x.bound.UseAt(v.Relation.GetRangeVar()); u != nil && !x.local(u) {
 				fail(sqlstate.Refusal("CLV-0341", "TABLESAMPLE is not supported in a statement that changes rows on several shards").
 					WithHint("Run the query first."))
 			}
 		case *pg.RangeFunction:
-			if x.isVolatile(m.Interface()) {
+			if x.IsVolatile(m.Interface()) {
 				fail(sqlstate.Refusal("CLV-0342", "a volatile function in FROM would give other rows on each shard").
 					WithHint("Run the query first."))
 			}
 		case *pg.SelectStmt:
 			if len(v.LockingClause) > 0 {
 				sqltree.EachRangeVar(m, func(r *pg.RangeVar) {
-					if u := x.bound.useAt(r); u != nil && !x.local(u) {
+					if u := x.bound.UseAt(r); u != nil && !x.local(u) {
 						fail(sqlstate.Refusal("CLV-1031", "rows of other shards cannot be locked inside this statement").
 							WithHint("Lock them in a statement of its own: SELECT ... FOR UPDATE."))
 					}
@@ -415,12 +416,12 @@ func (x *modifying) visit(m protoreflect.Message) {
 
 // table makes a table that the shard does not have a relation.
 func (x *modifying) table(v *pg.RangeVar) {
-	u := x.bound.useAt(v)
+	u := x.bound.UseAt(v)
 	if u == nil || u == x.target || x.local(u) {
 		return
 	}
-	if u.rel.virtual {
-		fail(sqlstate.Refusal("CLV-0343", "table %s is answered by the router and cannot be read by this statement", sqltext.QuoteName(u.rel.schema, u.rel.name)).
+	if u.Relation.Virtual {
+		fail(sqlstate.Refusal("CLV-0343", "table %s is answered by the router and cannot be read by this statement", sqltext.QuoteName(u.Relation.Schema, u.Relation.Name)).
 			WithHint("Read it first."))
 	}
 	from := sqltree.Clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
@@ -431,10 +432,10 @@ func (x *modifying) table(v *pg.RangeVar) {
 	if v.Alias != nil {
 		name = v.Alias.Aliasname
 	}
-	all := u.rel.table == nil || x.every || x.columns["\x00"+name] || v.Alias != nil && len(v.Alias.Colnames) > 0
+	all := u.Relation.Table == nil || x.every || x.columns["\x00"+name] || v.Alias != nil && len(v.Alias.Colnames) > 0
 	if !all {
-		for i := range u.rel.table.Columns {
-			if c := u.rel.table.Columns[i].Name; x.columns[c] {
+		for i := range u.Relation.Table.Columns {
+			if c := u.Relation.Table.Columns[i].Name; x.columns[c] {
 				sel.TargetList = append(sel.TargetList, sqltree.TargetNode(sqltree.ColumnNode(c), ""))
 			}
 		}
@@ -454,7 +455,7 @@ func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
 	sel = sqltree.Clone(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}}).GetSelectStmt()
 	if x.namesCTE(sel) {
 		for _, c := range x.ctes {
-			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || x.unstable(s.ProtoReflect()) {
+			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || unstable(&x.Namespace, s.ProtoReflect()) {
 				fail(sqlstate.Refusal("CLV-0344", "a WITH query whose rows are not certain is read in several places of a statement over several shards").
 					WithHint("Run the query first."))
 			}
@@ -487,31 +488,31 @@ func (x *modifying) namesCTE(sel *pg.SelectStmt) bool {
 // does not depend on the row, and reads what the shard does not have, or could
 // give other rows each time that it runs.
 func (x *modifying) once(sel *pg.SelectStmt) bool {
-	if x.bound.correlated(sel) {
+	if correlated(x.bound, sel) {
 		return false
 	}
 	away := false
 	sqltree.EachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) {
-		if u := x.bound.useAt(v); u != nil && !x.local(u) {
+		if u := x.bound.UseAt(v); u != nil && !x.local(u) {
 			away = true
-		} else if u != nil && u.sharded() {
+		} else if u != nil && u.Sharded() {
 			away = true // bound to the target by nothing, since it is not correlated
 		}
 	})
-	return away || x.unstable(sel.ProtoReflect()) && !x.alone && x.m.Table.Kind != shardmap.Whole
+	return away || unstable(&x.Namespace, sel.ProtoReflect()) && !x.alone && x.m.Table.Kind != shardmap.Whole
 }
 
 // unstable reports whether a query has something whose answer PostgreSQL leaves
 // open, or a volatile function.
-func (ns *namespace) unstable(m protoreflect.Message) bool {
-	found := ns.isVolatile(m.Interface())
+func unstable(ns *semantics.Namespace, m protoreflect.Message) bool {
+	found := ns.IsVolatile(m.Interface())
 	sqltree.Descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			found = found || v.LimitCount != nil || v.LimitOffset != nil || len(v.WindowClause) > 0 ||
 				len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil || len(v.LockingClause) > 0
 		case *pg.FuncCall:
-			found = found || v.Over != nil || strings.Contains(ns.kindOf(v), "a")
+			found = found || v.Over != nil || strings.Contains(ns.KindOf(v), "a")
 		case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.RangeTableSample:
 			found = true
 		}
@@ -521,15 +522,15 @@ func (ns *namespace) unstable(m protoreflect.Message) bool {
 }
 
 // correlated reports whether a query names columns of the queries around it.
-func (bs *boundStatement) correlated(sel *pg.SelectStmt) bool { return bs.reaches(sel, nil) }
+func correlated(bs *semantics.BoundStatement, sel *pg.SelectStmt) bool { return reaches(bs, sel, nil) }
 
 // reaches looks for columns that neither sel nor the scopes around it have.
-func (bs *boundStatement) reaches(sel *pg.SelectStmt, around []*scope) bool {
+func reaches(bs *semantics.BoundStatement, sel *pg.SelectStmt, around []*semantics.Scope) bool {
 	var outputs []string
-	if q := bs.queryOf(sel); q != nil {
-		around = append(around[:len(around):len(around)], q.sc)
-		for _, c := range q.cols {
-			outputs = append(outputs, c.name)
+	if q := bs.QueryOf(sel); q != nil {
+		around = append(around[:len(around):len(around)], q.Scope)
+		for _, c := range q.Columns {
+			outputs = append(outputs, c.Name)
 		}
 	}
 	known := func(names []string) bool {
@@ -537,13 +538,13 @@ func (bs *boundStatement) reaches(sel *pg.SelectStmt, around []*scope) bool {
 			return true
 		}
 		for _, sc := range around {
-			for _, it := range sc.items {
+			for _, it := range sc.Items {
 				switch {
 				case len(names) == 1:
-					if it.bare && (it.open || slices.ContainsFunc(it.cols, func(c column) bool { return c.name == names[0] })) || it.rel && it.name == names[0] {
+					if it.Bare && (it.Open || slices.ContainsFunc(it.Columns, func(c semantics.Column) bool { return c.Name == names[0] })) || it.Qualified && it.Name == names[0] {
 						return true
 					}
-				case it.rel && it.name == names[len(names)-2], it.rel && it.name == names[0]:
+				case it.Qualified && it.Name == names[len(names)-2], it.Qualified && it.Name == names[0]:
 					return true
 				}
 			}
@@ -556,7 +557,7 @@ func (bs *boundStatement) reaches(sel *pg.SelectStmt, around []*scope) bool {
 		switch v := at.Interface().(type) {
 		case *pg.SelectStmt:
 			if v != sel {
-				found = found || bs.reaches(v, around)
+				found = found || reaches(bs, v, around)
 				return false
 			}
 		case *pg.ColumnRef:

@@ -1,10 +1,13 @@
 package planner
 
 import (
+	"strconv"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -14,8 +17,8 @@ import (
 // planMove plans an UPDATE of shard key columns: rows are locked first, and their
 // new keys read; those that stay are updated, those that leave are deleted where
 // they are and inserted where they belong.
-func (wp *writePlans) planMove(m *plan.ModifyPlan, up *pg.UpdateStmt, u *use) {
-	t := u.rel.table
+func (wp *writePlans) planMove(m *plan.ModifyPlan, up *pg.UpdateStmt, u *semantics.Use) {
+	t := u.Relation.Table
 	name := up.Relation.Relname
 	if up.Relation.Alias != nil {
 		name = up.Relation.Alias.Aliasname
@@ -23,7 +26,7 @@ func (wp *writePlans) planMove(m *plan.ModifyPlan, up *pg.UpdateStmt, u *use) {
 	set := map[string]*pg.Node{}
 	for _, n := range up.TargetList {
 		r := n.GetResTarget()
-		val := assigned(r.Val)
+		val := semantics.AssignedExpr(r.Val)
 		if val.GetMultiAssignRef() != nil {
 			fail(sqlstate.Refusal("CLV-0345", "SET (...) = (SELECT ...) of shard key columns of table %s is not supported", sqltext.QuoteName(t.Schema, t.Name)).
 				WithHint("Assign each column by itself."))
@@ -40,12 +43,12 @@ func (wp *writePlans) planMove(m *plan.ModifyPlan, up *pg.UpdateStmt, u *use) {
 		case v.GetSetToDefault() != nil:
 			fail(sqlstate.Refusal("CLV-0347", "SET %s = DEFAULT gives a shard key that a shard would choose", sqltext.QuoteIdent(k)).
 				WithHint("Give the value."))
-		case wp.isVolatile(v):
+		case wp.IsVolatile(v):
 			fail(sqlstate.Refusal("CLV-0348", "the new value of the shard key column %s is computed by a volatile function", sqltext.QuoteIdent(k)).
 				WithHint("Compute the value first and pass it as a parameter."))
 		}
 	}
-	mv := &plan.MovePlan{Types: wp.keyTypes(t.Keyspace), Tuples: wp.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
+	mv := &plan.MovePlan{Types: wp.KeyTypes(t.Keyspace), Tuples: wp.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
 	m.Move = mv
 	node := func(s any) *pg.Node {
 		switch v := s.(type) {
@@ -69,7 +72,7 @@ func (wp *writePlans) planMove(m *plan.ModifyPlan, up *pg.UpdateStmt, u *use) {
 		}
 		keys = append(keys, sqltree.TargetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: sqltree.Clone(val), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
 	}
-	mv.Keys = wp.storedKeys(t)
+	mv.Keys = storedKeys(&wp.Namespace, t)
 	lock.TargetList = append(lock.TargetList, keys...)
 	for i, k := range t.ShardKey {
 		lock.TargetList = append(lock.TargetList, sqltree.TargetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: sqltree.ColumnNode(name, k), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
@@ -153,12 +156,12 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 		case *pg.FuncCall:
 			switch {
 			case sqltree.IsClock(v):
-				wp.native(v)
+				wp.Native(v)
 				from, to := wp.CallSpan(v)
 				put(from, to, param())
 				return false
 			case sqltree.IsAge(v):
-				wp.native(v)
+				wp.Native(v)
 				fail(sqlstate.Refusal("CLV-0627", "age() of one value depends on the shard's own time").
 					WithHint("Write age(current_date, value)."))
 			}
@@ -177,7 +180,7 @@ func (wp *writePlans) clockIn(n *pg.Node) {
 					sourcetext.LostPlace()
 				}
 				to = wp.Tokens()[wp.Closing(i+1)].End
-				typ += "(" + itoa(int(v.Typmod)) + ")"
+				typ += "(" + strconv.Itoa(int(v.Typmod)) + ")"
 			}
 			put(from, to, param()+"::"+typ)
 		case *pg.TypeCast:

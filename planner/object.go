@@ -1,12 +1,15 @@
 package planner
 
 import (
+	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/shardmap"
@@ -85,7 +88,7 @@ func kindOfRoutine(t pg.ObjectType) string {
 // them statements may call is decided by what they do, see pure.go.
 func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 	names := sqltree.Strings(f.Funcname)
-	if inTemp(names) {
+	if semantics.InTemp(names) {
 		ch.createTempFunction(f)
 		return
 	}
@@ -104,7 +107,7 @@ func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 		checkFunctionSetting(d)
 	}
 	for _, n := range f.Parameters {
-		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && ch.readsType(p.ArgType) != readsText {
+		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && readsType(ch.Typer, p.ArgType) != datetime.AsText {
 			fail(sqlstate.Refusal("CLV-0628", "the default of a parameter has a word for the time, which each shard would read once, when it makes the function").
 				WithHint("Write now(), or the time itself."))
 		}
@@ -168,9 +171,9 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 	_, names := ch.targets([]*pg.RangeVar{t.Relation})
 	fn := sqltree.Strings(t.Funcname)
 	call := fn
-	own := ch.userFunction(call)
+	own := ch.UserFunction(call)
 	native := builtin.Has(fn[len(fn)-1]) && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
-	temporary := inTemp(call) && ch.unknown != ""                                   // of a temporary table
+	temporary := semantics.InTemp(call) && ch.Unknown != ""                         // of a temporary table
 	if !native && !temporary && (own == nil || own.Kind != "t") {
 		fail(sqlstate.Refusal("CLV-0703", "a trigger that calls %s() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have", strings.Join(fn, ".")).
 			WithHint("Create the function through the router, in SQL or PL/pgSQL, without naming tables in it."))
@@ -178,24 +181,24 @@ func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
 	if t.Trigname >= guardTrigger {
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger name %q is reserved: the shards' guards have to fire last", t.Trigname).WithHint("choose a name that begins with a letter"))
 	}
-	if ch.viewOf(t.Relation) != nil {
+	if viewOf(&ch.Namespace, t.Relation) != nil {
 		fail(sqlstate.Refusal("CLV-0704", "triggers on views are not supported").WithHint("Write to the table itself."))
 	}
-	if ch.unknown != "" { // a temporary table of the session has triggers as well
-		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", ch.unknown).At(ch.Position(ch.unknownAt))
+	if ch.Unknown != "" { // a temporary table of the session has triggers as well
+		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", ch.Unknown).At(ch.Position(ch.UnknownAt))
 	}
 	ch.expressions([]*pg.Node{t.WhenClause})
 	const before = 1 << 1 // TRIGGER_TYPE_BEFORE
-	if r := ch.relation(t.Relation); r.table != nil && r.table.Kind == shardmap.Reference && t.Row && t.Timing&before != 0 && own != nil && own.Clocked {
+	if r := ch.Relation(t.Relation); r.Table != nil && r.Table.Kind == shardmap.Reference && t.Row && t.Timing&before != 0 && own != nil && own.Clocked {
 		fail(sqlstate.Refusal("CLV-0629", "a trigger before the rows of a reference table that uses the time at which the transaction began is not supported: %s() would give each copy another time", own.QualifiedName()).
 			WithHint("Let the column have DEFAULT now() for new rows, and write SET column = now() (or DEFAULT) in an UPDATE."))
 	}
-	if t.TransitionRels != nil && ch.spread() {
+	if t.TransitionRels != nil && spreadTables(ch.Touched) {
 		fail(sqlstate.Refusal("CLV-0705", "transition tables of a trigger on a sharded or reference table hold one shard's rows only").
 			WithHint("Use FOR EACH ROW."))
 	}
 	st.Kind, st.Tag = plan.DDLKind, "CREATE TRIGGER"
-	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "create trigger", ch.spread(), names
+	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "create trigger", spreadTables(ch.Touched), names
 }
 
 // defineObject reads CREATE COLLATION and CREATE TEXT SEARCH ...; CREATE TYPE without a body.
@@ -234,13 +237,13 @@ func (ch *schemaChange) grant(g *pg.GrantStmt) {
 	case pg.ObjectType_OBJECT_SEQUENCE:
 		for _, o := range g.Objects {
 			v := o.GetRangeVar()
-			if q := ch.clusterSequence(v); q == nil {
+			if q := ch.ClusterSequence(v); q == nil {
 				st.DDL.AllShards = false // of the default shard's own
 				return
 			}
 		}
 		// Its shadow keeps it; the router itself asks for no privileges of sequences.
-		st.DDL.AllShards, st.DDL.MapOnly = false, ch.lonely()
+		st.DDL.AllShards, st.DDL.MapOnly = false, ch.Lonely()
 	case pg.ObjectType_OBJECT_SCHEMA:
 		for _, o := range g.Objects {
 			ownSchema(o.GetString_().GetSval())
@@ -260,37 +263,22 @@ func (ch *schemaChange) grantTables(g *pg.GrantStmt) {
 	spread := false
 	for _, o := range g.Objects {
 		v := o.GetRangeVar()
-		if w := ch.viewOf(v); w != nil {
-			spread = ch.everywhereView(w) || spread
+		if w := viewOf(&ch.Namespace, v); w != nil {
+			spread = everywhereView(ch.Touched, w) || spread
 			continue
 		}
 		tables = append(tables, v)
 	}
-	ch.mixed = true
+	ch.Mixed = true
 	ch.targets(tables)
-	st.DDL.AllShards = spread || ch.spread()
+	st.DDL.AllShards = spread || spreadTables(ch.Touched)
 	ch.others(&pg.Node{Node: &pg.Node_GrantStmt{GrantStmt: g}}, &g.Objects, (*pg.Node).GetRangeVar)
-}
-
-// clusterSequence returns the sequence of the cluster that a name means, nil if it
-// is none.
-func (ns *namespace) clusterSequence(v *pg.RangeVar) *shardmap.Sequence {
-	if v.GetSchemaname() != "" {
-		q, _ := ns.snap.Sequence(v.Schemaname, v.Relname)
-		return q
-	}
-	for _, s := range ns.path {
-		if q, ok := ns.snap.Sequence(s, v.GetRelname()); ok {
-			return q
-		}
-	}
-	return nil
 }
 
 // administersLargeObject is a statement that says who may do what with large objects. They are no schema, but rows of the default shard.
 func (ch *schemaChange) administersLargeObject(tag string) {
 	ch.onDefault(tag)
-	ch.secret(tag + " of large objects")
+	ch.Secret(tag + " of large objects")
 }
 
 // owner reads ALTER ... OWNER TO of other objects than tables.
@@ -326,7 +314,7 @@ func (ch *schemaChange) statistics(s *pg.CreateStatsStmt) bool {
 	ch.targets(list)
 	ch.expressions(s.Exprs)
 	ch.st.Kind, ch.st.Tag = plan.DDLKind, "CREATE STATISTICS"
-	ch.st.DDL.Op, ch.st.DDL.AllShards = "create statistics", ch.spread()
+	ch.st.DDL.Op, ch.st.DDL.AllShards = "create statistics", spreadTables(ch.Touched)
 	return true
 }
 
@@ -342,7 +330,7 @@ func (ch *schemaChange) reindex(r *pg.ReindexStmt) bool {
 	case pg.ReindexObjectType_REINDEX_OBJECT_TABLE:
 		ch.targets([]*pg.RangeVar{r.Relation})
 		ch.everywhere("reindex", "REINDEX")
-		st.DDL.AllShards = ch.spread()
+		st.DDL.AllShards = spreadTables(ch.Touched)
 	case pg.ReindexObjectType_REINDEX_OBJECT_INDEX:
 		ownSchema(r.Relation.GetSchemaname())
 		ch.everywhere("reindex", "REINDEX")
@@ -360,12 +348,12 @@ func (ch *schemaChange) reindex(r *pg.ReindexStmt) bool {
 // missingElsewhere makes the text for shards that need not have the object, for
 // statements without IF EXISTS.
 func (ch *schemaChange) missingElsewhere() {
-	if ch.lonely() {
+	if ch.Lonely() {
 		return // a cluster of SQLite files: there is no such block
 	}
 	tag := "$cleave$"
 	for i := 0; strings.Contains(ch.st.Text, tag); i++ {
-		tag = "$cleave" + itoa(i) + "$"
+		tag = "$cleave" + strconv.Itoa(i) + "$"
 	}
 	end := ";"
 	if strings.Contains(ch.st.Text, "--") {
@@ -380,15 +368,15 @@ func (ch *schemaChange) commentObject(c *pg.CommentStmt, names []string) bool {
 	d := ch.st.DDL
 	switch c.Objtype {
 	case pg.ObjectType_OBJECT_VIEW:
-		v := ch.viewOf(rangeVar(names))
-		d.AllShards = v != nil && ch.everywhereView(v)
+		v := viewOf(&ch.Namespace, semantics.RangeVar(names))
+		d.AllShards = v != nil && everywhereView(ch.Touched, v)
 	case pg.ObjectType_OBJECT_SEQUENCE:
-		if ch.clusterSequence(rangeVar(names)) != nil {
-			d.MapOnly = ch.lonely() // else its shadow keeps it
+		if ch.ClusterSequence(semantics.RangeVar(names)) != nil {
+			d.MapOnly = ch.Lonely() // else its shadow keeps it
 		}
 	case pg.ObjectType_OBJECT_TRIGGER:
-		ch.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
-		d.AllShards = ch.spread()
+		ch.targets([]*pg.RangeVar{semantics.RangeVar(names[:len(names)-1])})
+		d.AllShards = spreadTables(ch.Touched)
 	case pg.ObjectType_OBJECT_INDEX, pg.ObjectType_OBJECT_STATISTIC_EXT:
 		d.AllShards = true
 		ch.missingElsewhere()
@@ -418,7 +406,7 @@ func (ch *schemaChange) dropObject(d *pg.DropStmt) bool {
 		for _, o := range d.Objects {
 			names := sqltree.Strings(o.GetList().GetItems())
 			inSchema(names)
-			if ch.viewOf(rangeVar(names)) == nil {
+			if viewOf(&ch.Namespace, semantics.RangeVar(names)) == nil {
 				st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
 			}
 		}
@@ -453,11 +441,11 @@ func (ch *schemaChange) dropObject(d *pg.DropStmt) bool {
 			if names[len(names)-1] >= guardTrigger {
 				fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger %q belongs to the router: it is the table's guard", names[len(names)-1]))
 			}
-			_, altered := ch.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
+			_, altered := ch.targets([]*pg.RangeVar{semantics.RangeVar(names[:len(names)-1])})
 			st.DDL.Altered = altered
 		}
 		st.Kind, st.Tag = plan.DDLKind, "DROP TRIGGER"
-		st.DDL.Op, st.DDL.AllShards = "drop trigger", ch.spread()
+		st.DDL.Op, st.DDL.AllShards = "drop trigger", spreadTables(ch.Touched)
 	default:
 		return false
 	}
@@ -470,16 +458,16 @@ func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
 	switch r.RenameType {
 	case pg.ObjectType_OBJECT_VIEW:
 		ch.changeView(r.Relation, r.MissingOk)
-		if ch.viewOf(r.Relation) == nil {
+		if viewOf(&ch.Namespace, r.Relation) == nil {
 			ch.renamesTemp(r.Newname)
 		}
 	case pg.ObjectType_OBJECT_TABLE:
-		if ch.viewOf(r.Relation) == nil {
+		if viewOf(&ch.Namespace, r.Relation) == nil {
 			return false
 		}
 		ch.changeView(r.Relation, r.MissingOk)
 	case pg.ObjectType_OBJECT_COLUMN:
-		if r.RelationType != pg.ObjectType_OBJECT_VIEW && ch.viewOf(r.Relation) == nil {
+		if r.RelationType != pg.ObjectType_OBJECT_VIEW && viewOf(&ch.Namespace, r.Relation) == nil {
 			return false
 		}
 		ch.changeView(r.Relation, r.MissingOk)
@@ -496,7 +484,7 @@ func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
 		}
 		_, names := ch.targets([]*pg.RangeVar{r.Relation})
 		st.Kind, st.Tag = plan.DDLKind, "ALTER TRIGGER"
-		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter trigger", ch.spread(), names
+		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter trigger", spreadTables(ch.Touched), names
 	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_ATTRIBUTE:
 		if r.RenameType == pg.ObjectType_OBJECT_ATTRIBUTE && ch.renamesColumn(r) {
 			return true
@@ -512,12 +500,12 @@ func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
 
 // renamesColumn reports whether ALTER TYPE ... RENAME ATTRIBUTE is about a table's row type: PostgreSQL renames the column then.
 func (ch *schemaChange) renamesColumn(r *pg.RenameStmt) bool {
-	rel := ch.relation(r.Relation)
-	if rel.view != nil {
+	rel := ch.Relation(r.Relation)
+	if rel.View != nil {
 		fail(sqlstate.Refusal("CLV-0709", "RENAME ATTRIBUTE of a view's row type is not supported").
 			WithHint("Run ALTER VIEW ... RENAME COLUMN."))
 	}
-	if rel.table == nil {
+	if rel.Table == nil {
 		return false
 	}
 	column := sqltree.Clone(r)
@@ -533,7 +521,7 @@ func (ch *schemaChange) moveObject(s *pg.AlterObjectSchemaStmt) bool {
 	case pg.ObjectType_OBJECT_VIEW:
 		ch.changeView(s.Relation, s.MissingOk)
 	case pg.ObjectType_OBJECT_TABLE:
-		if ch.viewOf(s.Relation) == nil {
+		if viewOf(&ch.Namespace, s.Relation) == nil {
 			return false
 		}
 		ch.changeView(s.Relation, s.MissingOk)
@@ -550,14 +538,14 @@ func (ch *schemaChange) moveObject(s *pg.AlterObjectSchemaStmt) bool {
 }
 
 // rangeType checks the functions that a range type is made with: a shard calls them when rows and indexes are made.
-func (ns *namespace) rangeType(r *pg.CreateRangeStmt) {
+func rangeType(ns *semantics.Namespace, r *pg.CreateRangeStmt) {
 	for _, n := range r.Params {
 		d := n.GetDefElem()
 		if d.GetDefname() != "subtype_diff" && d.GetDefname() != "canonical" {
 			continue
 		}
 		names := strings.Split(sqltree.DefText(d.Arg), ".")
-		if own := ns.userFunction(names); ns.hides(names) == nil && builtin.Has(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
+		if own := ns.UserFunction(names); ns.Hides(names) == nil && builtin.Has(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
 			continue
 		}
 		fail(sqlstate.Refusal("CLV-0710", "a range type with the function %s() is not supported: it is not known to read no table", strings.Join(names, ".")).

@@ -11,7 +11,7 @@ import (
 	"github.com/cleavedb/cleave/planner/clustercatalog"
 	"github.com/cleavedb/cleave/planner/complexity"
 	"github.com/cleavedb/cleave/planner/plan"
-	"github.com/cleavedb/cleave/planner/sourcetext"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/shardmap"
@@ -95,9 +95,6 @@ type bailout = bail.Out
 
 func fail(err error) { bail.With(err) }
 
-// sourceText is the text of the statement.
-type sourceText = sourcetext.Text
-
 // Analyze reads one statement. searchPath are the schemas of the session's
 // search_path in order, pg_catalog left out unless the session names it.
 //
@@ -136,7 +133,7 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		}()
 	}
 	a := p.analyzer(sql, snap, searchPath)
-	if own := a.readsSequence(tree); own != "" {
+	if own := a.ReadsSequence(tree); own != "" {
 		return p.analyze(own, snap, searchPath, depth)
 	}
 	if clustercatalog.SaysDatabase(sql) {
@@ -145,9 +142,9 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		}
 	}
 	st, err = a.run(tree)
-	if len(a.viewRefs) > 0 && (err != nil || a.one.several || !a.keeps(st)) {
+	if len(a.ViewRefs) > 0 && (err != nil || a.OneShard.Several || !keepsViews(&a.Touched, st)) {
 		if !takesQuery(tree) {
-			return a.names(tree, st, err)
+			return namesViews(&a.Touched, tree, st, err)
 		}
 		return a.expanded(depth)
 	}
@@ -156,32 +153,18 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 			return nil, err
 		}
 	}
-	return a.one.judged(st, err)
+	return a.OneShard.Judged(st, err)
 }
 
 func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
-	a := &analyzer{
-		typer:      typer{namespace{snap: snap, path: path}},
-		sourceText: sourceText{SQL: sql},
-		p:          p,
-		st:         &plan.Statement{Text: sql},
+	a := &analyzer{p: p, texts: &severalTexts{}}
+	rd := semantics.Reader{Parser: p.parser(), Keys: p.limits.Keys}
+	if p.texts != nil {
+		rd.Unread = p.texts
 	}
-	a.constants = constants{typer: &a.typer, src: &a.sourceText, p: p, st: a.st}
-	a.parameters = parameters{typer: &a.typer, st: a.st, params: map[int]*paramUse{}}
-	a.touched = touched{typer: &a.typer, p: p, st: a.st}
-	a.effects = effects{typer: &a.typer, src: &a.sourceText, touched: &a.touched, st: a.st}
-	a.restrictions = restrictions{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, p: p}
-	a.routing = routing{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, touched: &a.touched, p: p, st: a.st}
-	a.inputWords = inputWords{typer: &a.typer, p: p}
-	a.binder = binder{
-		typer: &a.typer, sourceText: &a.sourceText, equivalence: &a.equivalence, constants: &a.constants, parameters: &a.parameters, touched: &a.touched,
-		effects: &a.effects, restrictions: &a.restrictions, routing: &a.routing, madeValues: &a.madeValues, laterChecks: laterChecks{checks: &a.inputWords}, p: p, st: a.st,
-	}
-	a.bound, a.one, a.texts = &boundStatement{}, &oneShard{st: a.st}, &severalTexts{}
-	a.restrictions.bound, a.routing.bound, a.binder.bound = a.bound, a.bound, a.bound
-	a.touched.one, a.effects.one, a.restrictions.one, a.routing.one, a.binder.one = a.one, a.one, a.one, a.one, a.one
-	a.inputWords.texts = a.texts
-	a.madeValues = madeValues{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, st: a.st}
+	a.inputWords = inputWords{Analysis: &a.Analysis, p: p, texts: a.texts}
+	a.madeValues = madeValues{Analysis: &a.Analysis}
+	a.Analysis.Begin(rd, sql, snap, path, &a.inputWords, &a.madeValues)
 	return a
 }
 
@@ -193,56 +176,64 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *plan.Statement, err error) {
 			if !ok {
 				panic(r)
 			}
-			st, err = nil, a.sooner(b.Err)
+			st, err = nil, a.Sooner(b.Err)
 		}
 	}()
 	if mayHoldWord(a.SQL) {
-		a.asks = asksOf(&a.sourceText, tree.Stmts[0].Stmt)
+		a.asks = asksOf(&a.Text, tree.Stmts[0].Stmt)
 	}
 	a.statement(tree.Stmts[0].Stmt)
-	if len(a.catalogRefs) > 0 {
+	if len(a.CatalogRefs) > 0 {
 		a.catalogRewrite().ShowCatalog(tree.Stmts[0].Stmt)
 	}
 	a.finishSignals()
 	a.finishFill()
 	a.finishInputs()
-	utility.FinishSets(a.st, a.SQL, a.into != nil, func(n int) int { return a.param(n).total })
-	a.st.Secret = a.privileged
-	a.st.Traces = a.leaves(tree.Stmts[0].Stmt)
-	if a.st.Shape == "" {
-		a.st.Shape, _, _ = sqltext.Normalize(a.SQL)
+	utility.FinishSets(a.Statement, a.SQL, a.Into != nil, func(n int) int { return a.Param(n).Total })
+	a.Statement.Secret = a.Privileged
+	a.Statement.Traces = a.leaves(tree.Stmts[0].Stmt)
+	if a.Statement.Shape == "" {
+		a.Statement.Shape, _, _ = sqltext.Normalize(a.SQL)
 	}
-	return a.st, nil
+	return a.Statement, nil
 }
 
 // session reads statements about the session, and no table.
 func (a *analyzer) session() *utility.Statement {
-	return utility.New(&a.sourceText, a.st, forSession{a})
+	return utility.New(&a.Text, a.Statement, forSession{a})
 }
 
 // forSession is what a statement about the session needs of its analysis.
 type forSession struct{ a *analyzer }
 
-func (f forSession) Hidden() bool           { return f.a.hidden() }
-func (f forSession) Param(n int)            { f.a.param(n) }
-func (f forSession) Uses(n int)             { f.a.param(n).total++ }
-func (f forSession) Called(m proto.Message) { f.a.called(m) }
-func (f forSession) Makes(name string) bool { return fillOwn[name] }
+func (f forSession) Hidden() bool { return f.a.Hidden() }
+
+func (f forSession) Param(n int) { f.a.Param(n) }
+
+func (f forSession) Uses(n int) { f.a.Param(n).Total++ }
+
+func (f forSession) Called(m proto.Message) { f.a.CheckCalls(m) }
+
+func (f forSession) Makes(name string) bool { return semantics.RouterFunctions[name] }
 
 // Rewrite is for a statement about the catalogue.
 func (a *analyzer) catalogRewrite() *clustercatalog.Rewrite {
-	cr := clustercatalog.New(&a.sourceText, a.snap, a.st, forCatalog{a})
-	cr.Changes, cr.Locks, cr.Refs, cr.DefaultCalls = a.changes, a.locks, a.catalogRefs, a.defaultCalls
+	cr := clustercatalog.New(&a.Text, a.Snapshot, a.Statement, forCatalog{a})
+	cr.Changes, cr.Locks, cr.Refs, cr.DefaultCalls = a.Changes, a.Locks, a.CatalogRefs, a.DefaultCalls
 	return cr
 }
 
 // forCatalog is what a statement about the catalogue needs of its analysis.
 type forCatalog struct{ a *analyzer }
 
-func (f forCatalog) Lonely() bool                               { return f.a.lonely() }
-func (f forCatalog) HasFunction(name string) bool               { return f.a.hasFunction(name) }
+func (f forCatalog) Lonely() bool { return f.a.Lonely() }
+
+func (f forCatalog) HasFunction(name string) bool { return f.a.HasFunction(name) }
+
 func (f forCatalog) SessionRelation(name string) (string, bool) { return f.a.sessionRelation(name) }
-func (f forCatalog) OwnSessions(name string)                    { f.a.ownSessions(name) }
+
+func (f forCatalog) OwnSessions(name string) { ownSessions(&f.a.Namespace, name) }
+
 func (f forCatalog) Filled(edits []sqltext.Edit) bool {
 	if f.a.fill == nil {
 		return false

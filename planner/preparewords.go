@@ -7,8 +7,12 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -40,7 +44,7 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 		return nil
 	}
 	a := p.analyzer(sql, snap, path)
-	out := a.typedWords(asksOf(&a.sourceText, n), asked, types)
+	out := a.typedWords(asksOf(&a.Text, n), asked, types)
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		c := a.castOf(m)
 		if c == nil || c.Arg.GetAConst().GetSval() == nil {
@@ -68,7 +72,7 @@ func (a *analyzer) castOf(m proto.Message) *pg.TypeCast {
 	case *pg.TypeCast:
 		return v
 	case *pg.FuncCall:
-		if a.timeCall(v) != wordsNone {
+		if timeCall(&a.Typer, v) != wordsNone {
 			names := sqltree.Strings(v.Funcname)
 			return &pg.TypeCast{Arg: v.Args[0], TypeName: typeNamed(names[len(names)-1])}
 		}
@@ -87,12 +91,12 @@ func (a *analyzer) typedWords(q, asked *plan.InputQuestion, types []plan.InputTy
 		if len(q.Asked) == len(asked.Asked) {
 			_, t = asked.At(asked.Asked[i].Location, types)
 		}
-		name := cmp.Or(t.Name, wordTypes[t.OID])
+		name := cmp.Or(t.Name, datetime.TypeNames[t.OID])
 		switch {
 		case t.OID == 0:
 			out = append(out, PreparedWord{l.From, l.To, none})
 			continue
-		case name == "" || readsOf(t.OID) == readsText:
+		case name == "" || datetime.ReadingOf(t.OID) == datetime.AsText:
 			continue
 		}
 		c := &pg.TypeCast{Arg: textConst(l.Text), TypeName: typeNamed(name)}
@@ -112,7 +116,7 @@ func (a *analyzer) preparedWord(c *pg.TypeCast, from, to int) (w PreparedWord, o
 	if word, typ := sqltree.ClockLiteral(c); word != "" {
 		return PreparedWord{from, to, sqltext.QuoteString(word) + "::pg_catalog." + typ}, true
 	}
-	if HasTimeWord(s) {
+	if datetime.HasSpecial(s) {
 		expr := a.preparedValue(s, c.TypeName)
 		return PreparedWord{from, to, expr}, expr != ""
 	}
@@ -125,7 +129,7 @@ func (a *analyzer) preparedValue(s string, t *pg.TypeName) string {
 	const none = "NULL::pg_catalog.text"
 	literal := sqltext.QuoteString(s) + "::pg_catalog."
 	names := sqltree.Strings(t.GetNames())
-	switch a.castReads(t) {
+	switch castReads(&a.Typer, t) {
 	case wordsNone:
 		return ""
 	case wordsAlone: // beside a time of day, or a zone
@@ -170,10 +174,10 @@ func quotesWord(sql string) bool {
 		switch sql[i] | 0x20 {
 		case 'n', 't', 'y':
 			end := i
-			for end < to && wordy(sql[end]) {
+			for end < to && datetime.Wordy(sql[end]) {
 				end++
 			}
-			if !wordy(sql[i-1]) && timeWord(sql[i:end]) {
+			if !datetime.Wordy(sql[i-1]) && datetime.IsWord(sql[i:end]) {
 				return true
 			}
 		}
@@ -219,13 +223,13 @@ func (p *Planner) ArgsUseClock(args string, snap *shardmap.Snapshot, path []stri
 		if !ok {
 			return err == nil
 		}
-		clock = clock || a.timedFunction(f) != nil
+		clock = clock || timedFunction(&a.Namespace, f) != nil
 		switch name := sqltree.CallName(f); {
 		case name == "random", name == "random_normal", name == "gen_random_uuid", name == "clock_timestamp", name == "timeofday", name == "timezone", strings.HasPrefix(name, "uuid_generate"):
-		case fillOwn[name] || fillNative[name] || name == "cleave" || builtin.ReachesFurther(name):
+		case semantics.RouterFunctions[name] || semantics.RouterNative[name] || name == "cleave" || builtin.ReachesFurther(name):
 			err = sqlstate.Refusal("CLV-1113", "function %s() in an argument of EXECUTE is not supported", name).
 				WithHint("Call it in a statement of its own, and pass what it gives.")
-		case strings.HasPrefix(a.kindOf(f), "v"):
+		case strings.HasPrefix(a.KindOf(f), "v"):
 			err = sqlstate.Refusal("CLV-1114", "the volatile function %s() in an argument of EXECUTE is not supported", name).
 				WithHint("Call it in a statement of its own, and pass what it gives.")
 		}
@@ -268,4 +272,48 @@ func (p *Planner) ArgsAt(args, now string, snap *shardmap.Snapshot, path []strin
 		return "", err
 	}
 	return strings.TrimPrefix(text, "SELECT "), nil
+}
+
+// keyTexts collects the literals of one text that stand for shard keys and that the planner cannot read.
+type keyTexts struct {
+	sql   string
+	words []PreparedWord
+	seen  map[int]bool
+}
+
+// KeyTexts finds the literals of a statement that are compared with shard keys of a time type, or stored as such, and that the
+// planner cannot read itself. [With] puts their values in their places.
+func (p *Planner) KeyTexts(sql string, snap *shardmap.Snapshot, path []string) []PreparedWord {
+	q := *p
+	q.texts = &keyTexts{sql: sql, seen: map[int]bool{}}
+	// The readings end in errors or not; what they have met counts.
+	if st, err := q.Analyze(sql, snap, path); err == nil && st.Kind != plan.Several {
+		_, _ = q.Several(sql, snap, path)
+	}
+	return q.texts.words
+}
+
+// Note keeps a literal of type t.
+func (k *keyTexts) Note(src *sourcetext.Text, c *pg.A_Const, t keyspace.Type) {
+	i, at := src.TokenAt(c.Location), k.place(src.SQL)
+	if at < 0 || i < 0 {
+		return
+	}
+	from, to := src.Tokens()[i].Start+at, src.Tokens()[src.StringEnd(i)].End+at
+	if !k.seen[from] {
+		k.seen[from] = true
+		k.words = append(k.words, PreparedWord{from, to, plan.ReadBy(c.GetSval().GetSval(), t)})
+	}
+}
+
+// place is where a text stands in the collector's: it is the whole, or what stands behind EXPLAIN; -1 for others, in which views
+// were written out.
+func (k *keyTexts) place(sql string) int {
+	const blank = "; \t\r\n"
+	sql = strings.TrimRight(sql, blank)
+	whole := strings.TrimRight(k.sql, blank)
+	if !strings.HasSuffix(whole, sql) {
+		return -1
+	}
+	return len(whole) - len(sql)
 }

@@ -2,13 +2,16 @@ package planner
 
 import (
 	"slices"
+	"strconv"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -17,7 +20,7 @@ import (
 // planScatter plans a query that falls apart by shard (see local): each shard runs
 // it, and the rows are put one after the other, or merged by its ORDER BY.
 func (rp *readPlans) planScatter(n *pg.Node) (*plan.Plan, error) {
-	s, q := n.GetSelectStmt(), rp.bound.root
+	s, q := n.GetSelectStmt(), rp.bound.Root
 	if s == nil || q == nil || !rp.spreads(n) {
 		return nil, nil
 	}
@@ -28,14 +31,14 @@ func (rp *readPlans) planScatter(n *pg.Node) (*plan.Plan, error) {
 	if u == nil || rp.perRun(s, u) {
 		return nil, nil
 	}
-	b := &scatter{a: rp, q: q, s: sqltree.Clone(s), target: rp.targetOf(u), anchors: []*use{u}}
-	if len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.node) {
+	b := &scatter{a: rp, q: q, s: sqltree.Clone(s), target: rp.targetOf(u), anchors: []*semantics.Use{u}}
+	if len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.Node) {
 		b.distinct = true
 	}
 	if (b.distinct || !b.plainOrder()) && sqltree.MakesAnonymousRows(n) {
 		return nil, nil
 	}
-	if !b.inherit(u.node) {
+	if !b.inherit(u.Node) {
 		return nil, nil
 	}
 	return b.plan()
@@ -45,29 +48,29 @@ func (rp *readPlans) planScatter(n *pg.Node) (*plan.Plan, error) {
 // rows of tables that every shard has or has its share of, and nothing that
 // differs between shards otherwise.
 func (rp *readPlans) spreads(n *pg.Node) bool {
-	return !rp.changes && rp.into == nil && rp.whole == "" && rp.catalog == "" && rp.unknown == "" && rp.virtual == "" && !rp.preferDefault &&
-		rp.oneKeyspace() && !serverdependent.UsesShardState(n)
+	return !rp.Changes && rp.into == nil && rp.Whole == "" && rp.Catalog == "" && rp.Unknown == "" && rp.Virtual == "" && !rp.PreferDefault &&
+		rp.OneKeyspace() && !serverdependent.UsesShardState(n)
 }
 
 // targetOf is where the rows of a table's place that can matter are.
-func (rp *readPlans) targetOf(u *use) plan.Target {
-	t := plan.Target{Where: plan.KeyShards, Keyspace: u.rel.table.Keyspace}
-	if u.facts == nil {
+func (rp *readPlans) targetOf(u *semantics.Use) plan.Target {
+	t := plan.Target{Where: plan.KeyShards, Keyspace: u.Relation.Table.Keyspace}
+	if u.Facts == nil {
 		return t
 	}
-	rows, _, ok := u.facts.alternatives(u.node.key, rp.p.limits.Keys)
+	rows, _, ok := u.Facts.Alternatives(u.Node.Key, rp.Reader.Keys)
 	if !ok {
 		t.Spans = rp.spansOf(u)
 		return t
 	}
-	types := rp.keyTypes(t.Keyspace)
+	types := rp.KeyTypes(t.Keyspace)
 	t.Keys = [][]plan.KeyExpr{}
 	for _, r := range rows {
 		key := make([]plan.KeyExpr, len(r))
 		for i, k := range r {
-			e, ok := k.keyExpr(types[i])
+			e, ok := k.KeyExpr(types[i])
 			if ok {
-				rp.strict(&e)
+				rp.Strict(&e)
 			}
 			if !ok || e.Strict {
 				t.Keys = nil
@@ -83,11 +86,11 @@ func (rp *readPlans) targetOf(u *use) plan.Target {
 // scatter builds a plan from a copy of the query.
 type scatter struct {
 	a        *readPlans
-	q        *query
+	q        *semantics.Query
 	s        *pg.SelectStmt
 	target   plan.Target
-	anchors  []*use // one of each arm
-	distinct bool   // DISTINCT compares rows of several shards
+	anchors  []*semantics.Use // one of each arm
+	distinct bool             // DISTINCT compares rows of several shards
 	hidden   []*pg.Node
 	combine  plan.Combine
 }
@@ -95,7 +98,7 @@ type scatter struct {
 func (b *scatter) plan() (*plan.Plan, error) {
 	s := b.s
 	if len(s.LockingClause) > 0 && (s.LimitCount != nil || s.LimitOffset != nil) {
-		b.a.one.refuseLocks(sqlstate.Refusal("CLV-1032", "SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns").
+		b.a.one.RefuseLocks(sqlstate.Refusal("CLV-1032", "SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns").
 			WithHint("Add the shard key to the WHERE clause, or leave out LIMIT."))
 	}
 	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES || !b.counts() || !b.order() {
@@ -123,8 +126,8 @@ func (b *scatter) plainOrder() bool {
 				return false // of the output
 			}
 		}
-		switch t := b.a.typeOf(by, b.q.sc); {
-		case numbers[t] > 0, t == oidDate, t == oidTimestamp, t == oidTimestmpz, t == oidUUID, t == oidBool:
+		switch t := b.a.TypeOf(by, b.q.Scope); {
+		case semantics.NumberTypes[t] > 0, t == pgoid.Date, t == pgoid.Timestamp, t == pgoid.Timestamptz, t == pgoid.UUID, t == pgoid.Bool:
 		default:
 			return false
 		}
@@ -132,7 +135,7 @@ func (b *scatter) plainOrder() bool {
 	return true
 }
 
-func hiddenName(i int) string { return hiddenPrefix + itoa(i+1) }
+func hiddenName(i int) string { return hiddenPrefix + strconv.Itoa(i+1) }
 
 // counts reads LIMIT and OFFSET; false if they are not numbers or parameters.
 func (b *scatter) counts() bool {
@@ -240,7 +243,7 @@ func (b *scatter) order() bool {
 			k.NullsFirst = false
 		}
 		b.combine.Order = append(b.combine.Order, k)
-		if b.isHidden(at) && b.a.isVolatile(sort.Node) {
+		if b.isHidden(at) && b.a.IsVolatile(sort.Node) {
 			// By its name, so that it is evaluated once. Other expressions are the
 			// hidden column's as they stand.
 			sort.Node = sqltree.ColumnNode(hiddenName(len(b.hidden) - 1))
@@ -262,7 +265,7 @@ func (b *scatter) order() bool {
 				if !ok {
 					return false
 				}
-				if b.isHidden(at) && b.a.isVolatile(n) {
+				if b.isHidden(at) && b.a.IsVolatile(n) {
 					return false
 				}
 				k = len(keys)
@@ -277,14 +280,14 @@ func (b *scatter) order() bool {
 		}
 		b.combine.Unique = last + 1
 	case b.distinct:
-		if b.q.open || len(b.hidden) > 0 {
+		if b.q.Open || len(b.hidden) > 0 {
 			return false
 		}
 		have := map[int]bool{}
 		for _, k := range b.combine.Order {
 			have[k.Column] = true
 		}
-		for i := range b.q.cols {
+		for i := range b.q.Columns {
 			if !have[i] {
 				add(sqltree.IntNode(int64(i+1)), i)
 			}
@@ -320,10 +323,10 @@ func (b *scatter) column(n *pg.Node) (at int, ok bool) {
 	if slices.ContainsFunc(targets, func(t *pg.Node) bool { return sqltree.IsStar(t) && t.GetResTarget().Val.GetColumnRef() == nil }) {
 		return 0, false // nobody knows how many columns the fields of a value are
 	}
-	if stars && b.q.open && len(b.q.cols) > 0 {
+	if stars && b.q.Open && len(b.q.Columns) > 0 {
 		// Which of the columns a name means is not known.
-		for _, it := range b.q.sc.items {
-			if it.open {
+		for _, it := range b.q.Scope.Items {
+			if it.Open {
 				return 0, false
 			}
 		}
@@ -356,8 +359,8 @@ func (b *scatter) column(n *pg.Node) (at int, ok bool) {
 func (b *scatter) names() []string {
 	var out []string
 	if sqltree.AnyStar(b.s.TargetList) {
-		for _, c := range b.q.cols {
-			out = append(out, c.name)
+		for _, c := range b.q.Columns {
+			out = append(out, c.Name)
 		}
 		return out
 	}
@@ -375,12 +378,12 @@ func (b *scatter) names() []string {
 // scatterSet plans a set operation whose arms all fall apart by shard: UNION ALL,
 // and the others if the arms carry the shard key in the same columns, since then
 // equal rows are on one shard.
-func (rp *readPlans) scatterSet(n *pg.Node, q *query) (*plan.Plan, error) {
+func (rp *readPlans) scatterSet(n *pg.Node, q *semantics.Query) (*plan.Plan, error) {
 	s := n.GetSelectStmt()
-	if len(q.with) > 0 || len(q.subs) > 0 || q.open || len(s.LockingClause) > 0 {
+	if len(q.With) > 0 || len(q.Subqueries) > 0 || q.Open || len(s.LockingClause) > 0 {
 		return nil, nil
 	}
-	var anchors []*use
+	var anchors []*semantics.Use
 	target, _, ok := rp.setArms(q, &anchors)
 	if !ok || rp.perRun(s, anchors...) {
 		return nil, nil
@@ -421,30 +424,30 @@ func (b *scatter) written(s *pg.SelectStmt) (*plan.Plan, error) {
 
 // setArms proves the arms of a set operation and adds their anchors. keys are the
 // columns that are the shard key in every arm, nil if there are none.
-func (rp *readPlans) setArms(q *query, anchors *[]*use) (target plan.Target, keys []int, ok bool) {
-	s := q.sel
-	if q.arms == nil {
+func (rp *readPlans) setArms(q *semantics.Query, anchors *[]*semantics.Use) (target plan.Target, keys []int, ok bool) {
+	s := q.Select
+	if q.Arms == nil {
 		if s == nil || s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 {
 			return target, nil, false
 		}
 		u := rp.local(q)
-		if u == nil || len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.node) {
+		if u == nil || len(s.DistinctClause) > 0 && !rp.distinctByKey(q, u.Node) {
 			return target, nil, false
 		}
 		*anchors = append(*anchors, u)
-		return rp.targetOf(u), rp.keyColumns(q, u.node), true
+		return rp.targetOf(u), keyColumns(rp.Equivalence, q, u.Node), true
 	}
-	if len(q.arms) != 2 || q.sel == nil || len(q.with) > 0 || len(q.subs) > 0 {
+	if len(q.Arms) != 2 || q.Select == nil || len(q.With) > 0 || len(q.Subqueries) > 0 {
 		return target, nil, false
 	}
-	if q != rp.bound.root && (s.LimitCount != nil || s.LimitOffset != nil) {
+	if q != rp.bound.Root && (s.LimitCount != nil || s.LimitOffset != nil) {
 		return target, nil, false
 	}
-	l, lk, lok := rp.setArms(q.arms[0], anchors)
+	l, lk, lok := rp.setArms(q.Arms[0], anchors)
 	if !lok {
 		return target, nil, false
 	}
-	r, rk, rok := rp.setArms(q.arms[1], anchors)
+	r, rk, rok := rp.setArms(q.Arms[1], anchors)
 	if !rok {
 		return target, nil, false
 	}
@@ -463,4 +466,37 @@ func (rp *readPlans) setArms(q *query, anchors *[]*use) (target plan.Target, key
 		target.Keys = append(append([][]plan.KeyExpr{}, l.Keys...), r.Keys...)
 	}
 	return target, lk, true
+}
+
+// spansOf returns the interval of the first shard key column that the rows of a
+// table's place are in, nil if the keyspace has no order or nothing is known.
+func (rp *readPlans) spansOf(u *semantics.Use) []plan.Span {
+	index, ok := rp.Snapshot.Keyspace(u.Relation.Table.Keyspace)
+	if !ok || index.Def().Strategy != keyspace.Range || u.Node.Key[0] == semantics.NoTerm {
+		return nil
+	}
+	in := semantics.AsSet(u.Facts.Class(u.Node.Key[0]))
+	var s plan.Span
+	for _, x := range u.Facts.List {
+		if x.Bound == "" || x.Open != nil || !in[x.A] {
+			continue
+		}
+		e, ok := x.Limit.KeyExpr(index.Def().Types[0])
+		if ok {
+			rp.Strict(&e)
+		}
+		if !ok || e.Never || e.Strict {
+			continue
+		}
+		switch {
+		case x.Bound[0] == '>' && s.Low == nil:
+			s.Low, s.LowOpen = &e, x.Bound == ">"
+		case x.Bound[0] == '<' && s.High == nil:
+			s.High, s.HighOpen = &e, x.Bound == "<"
+		}
+	}
+	if s.Low == nil && s.High == nil {
+		return nil
+	}
+	return []plan.Span{s}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -18,8 +19,8 @@ import (
 
 // sequenceChange reads what a schema change does to sequences of the cluster.
 type sequenceChange struct {
-	*typer
-	*sourceText
+	*semantics.Typer
+	*sourcetext.Text
 
 	st    *plan.Statement
 	taken map[string]bool // names of sequences that this statement makes
@@ -28,7 +29,7 @@ type sequenceChange struct {
 // clustered reports whether the router makes the values of a table's serial and
 // identity columns: always where the rows are on several shards, and where the default
 // shard has no sequences of its own.
-func (d *declaration) clustered() bool { return d.kind != shardmap.Whole || d.change.lonely() }
+func (d *declaration) clustered() bool { return d.kind != shardmap.Whole || d.change.Lonely() }
 
 var serialTypes = map[string]string{
 	"serial": "integer", "serial4": "integer", "bigserial": "bigint", "serial8": "bigint", "smallserial": "smallint", "serial2": "smallint",
@@ -95,7 +96,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 
 // shardDefault is a sequence's next value as the default of a column on a shard.
 func shardDefault(q *shardmap.Sequence, identity string) string {
-	s := InternalSchema + ".nextval(" + sqltext.QuoteString(q.QualifiedName())
+	s := semantics.InternalSchema + ".nextval(" + sqltext.QuoteString(q.QualifiedName())
 	if identity != "" {
 		s += ", " + sqltext.QuoteString(identity)
 	}
@@ -114,7 +115,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 	if f == nil {
 		return false
 	}
-	v, ok := ch.fillCall(f)
+	v, ok := ch.FillCall(f)
 	if !ok {
 		return false
 	}
@@ -135,7 +136,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: shardDefault(v.Sequence, identity)})
 	case v.Source == shardmap.NextID, v.Source == shardmap.UUIDv7:
 		from, to := ch.CallSpan(f)
-		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: InternalSchema + "." + v.Source + "()"})
+		d.edits = append(d.edits, sqltext.Edit{From: from, To: to, Text: semantics.InternalSchema + "." + v.Source + "()"})
 	default:
 		fail(sqlstate.Refusal("CLV-0522", "a default of %s() is not supported", v.Source).WithHint("Use nextval()."))
 	}
@@ -174,8 +175,8 @@ func (sq *sequenceChange) freeName(table plan.TableName, column string) string {
 			label += strconv.Itoa(n)
 		}
 		name := objectName(table.Name, column, label)
-		_, isTable := sq.snap.Table(table.Schema, name)
-		_, isSequence := sq.snap.Sequence(table.Schema, name)
+		_, isTable := sq.Snapshot.Table(table.Schema, name)
+		_, isSequence := sq.Snapshot.Sequence(table.Schema, name)
 		if !isTable && !isSequence && !sq.taken[name] {
 			if sq.taken == nil {
 				sq.taken = map[string]bool{}
@@ -378,7 +379,7 @@ func (sq *sequenceChange) mapOnly(op, tag string, changes ...plan.SequenceChange
 }
 
 func (sq *sequenceChange) createSequence(c *pg.CreateSeqStmt) {
-	name := sq.created(c.Sequence)
+	name := createdName(&sq.Namespace, c.Sequence)
 	q := shardmap.Sequence{Schema: name.Schema, Name: name.Name}
 	_, owned := defineSequence(&q, c.Options, true)
 	sq.ownedBy(&q, owned)
@@ -399,26 +400,26 @@ func (sq *sequenceChange) ownedBy(q *shardmap.Sequence, owned []string) {
 	case len(owned) == 1:
 		fail(sqlstate.New(sqlstate.SyntaxError, "invalid OWNED BY option").WithHint("Specify OWNED BY table.column or OWNED BY NONE."))
 	}
-	v := rangeVar(owned[:len(owned)-1])
-	r := sq.relation(v)
-	if r.catalog || strings.HasPrefix(r.name, "pg_") {
+	v := semantics.RangeVar(owned[:len(owned)-1])
+	r := sq.Relation(v)
+	if r.Catalog || strings.HasPrefix(r.Name, "pg_") {
 		fail(sqlstate.Refusal("CLV-0525", "a sequence cannot be owned by a column of a system catalog").
 			WithHint("Name a column of a table."))
 	}
-	if r.table == nil {
+	if r.Table == nil {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(owned[:len(owned)-1], ".")))
 	}
-	if r.table.Schema != q.Schema {
+	if r.Table.Schema != q.Schema {
 		fail(sqlstate.New(sqlstate.ObjectNotInState, "sequence must be in same schema as table it is linked to"))
 	}
 	column := owned[len(owned)-1]
-	for i := range r.table.Columns {
-		if r.table.Columns[i].Name == column {
-			q.Owner = &shardmap.SequenceOwner{Schema: r.table.Schema, Table: r.table.Name, Column: column}
+	for i := range r.Table.Columns {
+		if r.Table.Columns[i].Name == column {
+			q.Owner = &shardmap.SequenceOwner{Schema: r.Table.Schema, Table: r.Table.Name, Column: column}
 			return
 		}
 	}
-	fail(sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", column, r.table.Name))
+	fail(sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", column, r.Table.Name))
 }
 
 func nameParts(v *pg.RangeVar) []string {
@@ -430,7 +431,7 @@ func nameParts(v *pg.RangeVar) []string {
 
 // alterSequence returns false for a sequence that is not the cluster's.
 func (sq *sequenceChange) alterSequence(s *pg.AlterSeqStmt) bool {
-	was := sq.sequenceNamed(nameParts(s.Sequence))
+	was := sq.SequenceNamed(nameParts(s.Sequence))
 	if was == nil {
 		return false
 	}
@@ -450,11 +451,11 @@ func (sq *sequenceChange) redefine(was *shardmap.Sequence, options []*pg.Node) p
 }
 
 // usedBy returns the column that takes its values from a sequence, "" if none does.
-func (ns *namespace) usedBy(q *shardmap.Sequence) (table, column string) {
+func usedBy(ns *semantics.Namespace, q *shardmap.Sequence) (table, column string) {
 	want := shardmap.SequenceValue(q.QualifiedName())
-	for i := range ns.snap.State().Tables {
-		t := &ns.snap.State().Tables[i]
-		for _, c := range generated(t) {
+	for i := range ns.Snapshot.State().Tables {
+		t := &ns.Snapshot.State().Tables[i]
+		for _, c := range semantics.GeneratedColumns(t) {
 			if c.Generated == want {
 				return sqltext.QuoteName(t.Schema, t.Name), c.Name
 			}
@@ -465,7 +466,7 @@ func (ns *namespace) usedBy(q *shardmap.Sequence) (table, column string) {
 
 // renameSequence returns false for a sequence that is not the cluster's.
 func (sq *sequenceChange) renameSequence(v *pg.RangeVar, schema, name string) bool {
-	was := sq.sequenceNamed(nameParts(v))
+	was := sq.SequenceNamed(nameParts(v))
 	if was == nil {
 		return false
 	}
@@ -481,7 +482,7 @@ func (sq *sequenceChange) renameSequence(v *pg.RangeVar, schema, name string) bo
 	if name != "" {
 		q.Name = name
 	}
-	if table, column := sq.usedBy(was); table != "" {
+	if table, column := usedBy(&sq.Namespace, was); table != "" {
 		fail(sqlstate.Refusal("CLV-0526", "the default of column %s of table %s names the sequence %s", sqltext.QuoteIdent(column), table, sqltext.QuoteName(was.Schema, was.Name)).
 			WithHint("Drop that default first, and set it again with the new name."))
 	}
@@ -495,7 +496,7 @@ func (sq *sequenceChange) dropSequences(d *pg.DropStmt) bool {
 	others := ""
 	for _, o := range d.Objects {
 		parts := sqltree.Strings(o.GetList().GetItems())
-		was := sq.sequenceNamed(parts)
+		was := sq.SequenceNamed(parts)
 		if was == nil {
 			others = strings.Join(parts, ".")
 			continue
@@ -512,7 +513,7 @@ func (sq *sequenceChange) dropSequences(d *pg.DropStmt) bool {
 			depends(sqltext.QuoteName(was.Owner.Schema, was.Owner.Table), was.Owner.Column,
 				"column "+was.Owner.Column+" of table "+sqltext.QuoteName(was.Owner.Schema, was.Owner.Table)+" requires it")
 		}
-		if table, column := sq.usedBy(was); table != "" {
+		if table, column := usedBy(&sq.Namespace, was); table != "" {
 			depends(table, column, "other objects depend on it")
 		}
 		changes = append(changes, plan.SequenceChange{Op: "drop", Sequence: *was, Was: was})
@@ -529,8 +530,8 @@ func (sq *sequenceChange) dropSequences(d *pg.DropStmt) bool {
 
 // schemaSequences judges DROP SCHEMA, and returns what it does to sequences.
 func (sq *sequenceChange) schemaSequences(schema string, cascade bool) {
-	for i := range sq.snap.State().Sequences {
-		q := &sq.snap.State().Sequences[i]
+	for i := range sq.Snapshot.State().Sequences {
+		q := &sq.Snapshot.State().Sequences[i]
 		if q.Schema != schema {
 			continue
 		}
@@ -539,9 +540,9 @@ func (sq *sequenceChange) schemaSequences(schema string, cascade bool) {
 				WithDetail("sequence %s depends on schema %s", q.QualifiedName(), sqltext.QuoteIdent(schema)).
 				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 		}
-		if table, column := sq.usedBy(q); table != "" {
+		if table, column := usedBy(&sq.Namespace, q); table != "" {
 			owner := q.Owner
-			if t := sq.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
+			if t := sq.Relation(semantics.RangeVar(strings.Split(table, "."))).Table; owner == nil && (t == nil || t.Schema != schema) {
 				fail(sqlstate.Refusal("CLV-0527", "column %s of table %s takes its values from the sequence %s", sqltext.QuoteIdent(column), table, q.QualifiedName()).
 					WithHint("Drop that default first."))
 			}
@@ -649,7 +650,7 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			}
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
 		}
-		q, ok := sq.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
+		q, ok := sq.Snapshot.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if ok {
 			d.sequences = append(d.sequences, plan.SequenceChange{Op: "drop", Sequence: *q, Was: q})
 		}
@@ -658,7 +659,7 @@ func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		if col.Identity == "" {
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
 		}
-		was, ok := sq.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
+		was, ok := sq.Snapshot.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if !ok {
 			sourcetext.LostPlace()
 		}

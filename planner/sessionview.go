@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -49,7 +50,7 @@ func (mv *madeValues) sessionCalls(n *pg.Node) {
 
 // pidCalls replaces pg_backend_pid() wherever it is an expression: it is the same during the whole session.
 func (mv *madeValues) pidCalls(n *pg.Node) {
-	mv.pids = true
+	mv.PIDs = true
 	var visit func(m protoreflect.Message)
 	visit = func(m protoreflect.Message) {
 		switch v := m.Interface().(type) {
@@ -64,7 +65,7 @@ func (mv *madeValues) pidCalls(n *pg.Node) {
 				break
 			}
 			f := v.GetFuncCall()
-			mv.native(f)
+			mv.Native(f)
 			from, to := mv.CallSpan(f)
 			node, text := mv.value(plan.FillValue{Source: plan.SourcePID})
 			// A column of it is named like one of the call.
@@ -100,7 +101,7 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 		if name != plan.SourceCancel && name != plan.SourceTerminate || len(f.Args) == 0 || len(f.Args) > 2 || len(f.Args) == 2 && name == plan.SourceCancel {
 			continue
 		}
-		mv.native(f)
+		mv.Native(f)
 		node, mark := mv.value(plan.FillValue{Source: name, Column: i})
 		from, to := mv.CallSpan(f)
 		open := mv.TokenAt(f.Location)
@@ -109,7 +110,7 @@ func (mv *madeValues) signalCalls(s *pg.SelectStmt) {
 		ts := mv.Tokens()
 		// The functions take and give a number of the one type, as the calls do.
 		pid, timeout, shut := "pg_catalog.int4up(", "pg_catalog.int8up(", ")"
-		if mv.lonely() {
+		if mv.Lonely() {
 			pid, timeout, shut = "CAST(", "CAST(", " AS bigint)"
 		}
 		var middle []sqltext.Edit
@@ -132,8 +133,8 @@ func (mv *madeValues) finishSignals() {
 	if len(mv.signals) == 0 {
 		return
 	}
-	st, f := mv.st, mv.fill
-	if len(st.Tables) > 0 || mv.unknown != "" || mv.volatile || mv.changes || mv.locks || mv.sequence != "" || st.Kind != plan.DefaultShard && st.Kind != plan.AnyShard {
+	st, f := mv.Statement, mv.fill
+	if len(st.Tables) > 0 || mv.Unknown != "" || mv.Volatile || mv.Changes || mv.Locks || mv.Sequence != "" || st.Kind != plan.DefaultShard && st.Kind != plan.AnyShard {
 		fail(sqlstate.Refusal("CLV-1240", "%s() of rows of a table, or beside a volatile function, is not supported", f.values[mv.signals[0].value].Source).
 			WithHint("Read the numbers first, and give them: SELECT pg_terminate_backend(n) FROM unnest(ARRAY[...]) AS n."))
 	}
@@ -160,7 +161,7 @@ func (mv *madeValues) finishSignals() {
 func (mv *madeValues) sessionRelation(name string) (text string, ok bool) {
 	short := strings.TrimPrefix(name, "pg_catalog.")
 	v, known := sessionViews[short]
-	if !known || !v.own && mv.OfProcesses() || mv.lonely() {
+	if !known || !v.own && mv.OfProcesses() || mv.Lonely() {
 		return "", false
 	}
 	_, mark := mv.value(plan.FillValue{Source: short, JSON: true})
@@ -168,9 +169,9 @@ func (mv *madeValues) sessionRelation(name string) (text string, ok bool) {
 }
 
 // ownSessions refuses a relation about one's own session where the rows of a shard's conversation would be shown.
-func (ns *namespace) ownSessions(name string) {
+func ownSessions(ns *semantics.Namespace, name string) {
 	if short := strings.TrimPrefix(name, "pg_catalog."); sessionViews[short].own {
-		if ns.lonely() {
+		if ns.Lonely() {
 			fail(sqlstate.Refusal("CLV-1241", "%s is not there where the default shard is a SQLite file", short))
 		}
 		fail(sqlstate.Refusal("CLV-1242", "%s cannot be read in this statement: the router has its rows", short).

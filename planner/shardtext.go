@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -8,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/ownership"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -29,7 +31,7 @@ func (a *analyzer) text(stmt *pg.Node) (string, error) {
 // fresh returns a name for a temporary relation of the plan.
 func (t *severalTexts) fresh() string {
 	t.names++
-	return plan.RelationPrefix + itoa(t.names)
+	return plan.RelationPrefix + strconv.Itoa(t.names)
 }
 
 // hiddenPrefix begins the names of columns by which rows of several shards are merged.
@@ -60,10 +62,10 @@ func (a *analyzer) clocked(n *pg.Node) *pg.Node {
 		case *pg.Node_FuncCall:
 			switch {
 			case sqltree.IsClock(v.FuncCall):
-				a.native(v.FuncCall)
+				a.Native(v.FuncCall)
 				return a.clockParam()
 			case sqltree.IsAge(v.FuncCall):
-				a.native(v.FuncCall)
+				a.Native(v.FuncCall)
 				// age(x) is age(current_date::timestamp, x); which type x has is the server's to say.
 				v.FuncCall.Args = []*pg.Node{sqltree.CastNode(sqltree.CastNode(a.clockParam(), "date", nil), "timestamp", nil), sqltree.Replace(v.FuncCall.Args[0], f)}
 				return n
@@ -102,7 +104,7 @@ func (a *analyzer) clockWord(word string) *pg.Node {
 
 func (a *analyzer) clockParam() *pg.Node {
 	a.texts.clock = true
-	n := a.st.Params + 1
+	n := a.Statement.Params + 1
 	if a.fill != nil {
 		n += len(a.fill.values)
 	}
@@ -119,10 +121,10 @@ func (a *analyzer) written(n *pg.Node) string {
 }
 
 // ownershipOf confines a text, which its tree has become, to the rows that a shard owns of some tables.
-func ownershipOf(tree *pg.Node, text string, uses ...*use) *ownership.Filter {
+func ownershipOf(tree *pg.Node, text string, uses ...*semantics.Use) *ownership.Filter {
 	tables := make([]ownership.NamedTable, len(uses))
 	for i, u := range uses {
-		tables[i] = ownership.NamedTable{Ref: u.ref, Table: u.rel.table}
+		tables[i] = ownership.NamedTable{Ref: u.Ref, Table: u.Relation.Table}
 	}
 	o, ok := ownership.Sites(tree, text, tables...)
 	if !ok {
@@ -132,7 +134,7 @@ func ownershipOf(tree *pg.Node, text string, uses ...*use) *ownership.Filter {
 }
 
 // ownTemplate is the template of a tree, confined by the uses.
-func (wp *writePlans) ownTemplate(tree *pg.Node, uses ...*use) plan.Template {
+func (wp *writePlans) ownTemplate(tree *pg.Node, uses ...*semantics.Use) plan.Template {
 	text := wp.written(tree)
 	t := plan.NewTemplate(text)
 	t.Ownership = ownershipOf(tree, text, uses...)

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestStrangersOfTwoMaps(t *testing.T) {
 	before := snapshot(8, func(s *shardmap.State) {
 		for i, r := range s.Keyspaces[0].Ranges {
 			if r.Shard == "shard-0" {
-				s.PutTransit("hash_bigint", shardmap.Transit{ID: "a" + itoa(i), Part: shardmap.Part{Low: r.Low, High: r.High}, From: "shard-0", To: "shard-1", Epoch: 8})
+				s.PutTransit("hash_bigint", shardmap.Transit{ID: "a" + strconv.Itoa(i), Part: shardmap.Part{Low: r.Low, High: r.High}, From: "shard-0", To: "shard-1", Epoch: 8})
 			}
 		}
 	})
@@ -96,7 +97,7 @@ func TestStrangersOfTwoMaps(t *testing.T) {
 	for _, k := range []int64{1, 3} {
 		pos := keyspace.HashKey(ix.Def().Seed, keyspace.Key{keyspace.Int(keyspace.Int8, k)})
 		inside := ix.Def().Ranges[ix.LocateHash(pos)].Shard == "shard-0"
-		if text := on("shard-1", before); strings.Contains(text, "'"+itoa(int(k))+"'::bigint") != inside {
+		if text := on("shard-1", before); strings.Contains(text, "'"+strconv.Itoa(int(k))+"'::bigint") != inside {
 			t.Errorf("key %d, pinned to the shard, in a part on the move: %v; %s", k, inside, text)
 		}
 	}

@@ -14,7 +14,7 @@ func TestStringEnd(t *testing.T) {
 		"SELECT $$now$$ uescape, k FROM ev":     "$$now$$",
 		"SELECT 'no' -- a comment\n'w' uescape": "'w'",
 	} {
-		src := &New(Limits{}).analyzer(sql, snap, nil).sourceText
+		src := &New(Limits{}).analyzer(sql, snap, nil).Text
 		ts := src.Tokens()
 		if end := ts[src.StringEnd(1)]; sql[end.Start:end.End] != want {
 			t.Errorf("%s ends with %s, want %s", sql, sql[end.Start:end.End], want)

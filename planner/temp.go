@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -26,14 +27,14 @@ func isTemp(v *pg.RangeVar) bool {
 // renamesTemp notes the new name of what the map does not know, which may be a temporary table or view of the session.
 func (ch *schemaChange) renamesTemp(name string) {
 	ch.st.Temp = name
-	if r := ch.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
+	if r := ch.Relation(&pg.RangeVar{Relname: name}); r.Table != nil || r.View != nil {
 		ch.st.DDL.Hides = hidesNamed(r)
 	}
 }
 
 // hidesNamed refuses the name of a table or view of the map for a temporary one.
-func hidesNamed(r relation) error {
-	return sqlstate.Refusal("CLV-0819", "a temporary table cannot have the name of %s, which it would hide", sqltext.QuoteName(r.schema, r.name)).
+func hidesNamed(r semantics.Relation) error {
+	return sqlstate.Refusal("CLV-0819", "a temporary table cannot have the name of %s, which it would hide", sqltext.QuoteName(r.Schema, r.Name)).
 		WithHint("Give it another name.")
 }
 
@@ -42,13 +43,13 @@ func (ch *schemaChange) pins(v *pg.RangeVar, tag string) {
 	if v.Schemaname != "" && !strings.HasPrefix(v.Schemaname, "pg_temp") {
 		return // an error, which PostgreSQL words
 	}
-	if r := ch.relation(&pg.RangeVar{Relname: v.Relname}); r.table != nil || r.view != nil {
+	if r := ch.Relation(&pg.RangeVar{Relname: v.Relname}); r.Table != nil || r.View != nil {
 		fail(hidesNamed(r))
 	}
 	st := ch.st
 	st.Kind, st.Tag, st.DDL, st.ReturnsRows, st.ReadOnly = plan.DefaultShard, tag, nil, false, false
 	st.Pins, st.Temp = true, v.Relname
-	ch.preferDefault = true
+	ch.PreferDefault = true
 }
 
 func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
@@ -64,8 +65,8 @@ func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 		ch.expressions([]*pg.Node{n.GetConstraint().GetRawExpr(), n.GetConstraint().GetWhereClause()})
 	}
 	for _, n := range c.InhRelations {
-		if r := ch.relation(n.GetRangeVar()); r.table != nil {
-			fail(sqlstate.Refusal("CLV-0820", "a temporary table that inherits from %s is not supported", sqltext.QuoteName(r.schema, r.name)).
+		if r := ch.Relation(n.GetRangeVar()); r.Table != nil {
+			fail(sqlstate.Refusal("CLV-0820", "a temporary table that inherits from %s is not supported", sqltext.QuoteName(r.Schema, r.Name)).
 				WithHint("Use LIKE."))
 		}
 	}
@@ -75,20 +76,20 @@ func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 // tempAs is CREATE TEMP TABLE AS and SELECT INTO TEMP. Of rows of sharded tables it is
 // two things, see createFrom, which the session runs.
 func (a *analyzer) tempAs(into *pg.IntoClause) {
-	a.into = nil
-	a.one.final = true // what is refused is refused for good
-	if a.virtual != "" {
-		fail(sqlstate.Refusal("CLV-0821", "a temporary table cannot be created from the rows of %s", a.virtual).
+	a.Into = nil
+	a.OneShard.Final = true // what is refused is refused for good
+	if a.Virtual != "" {
+		fail(sqlstate.Refusal("CLV-0821", "a temporary table cannot be created from the rows of %s", a.Virtual).
 			WithHint("Create the table first, then insert what a query of its own gave."))
 	}
 	a.change().pins(into.Rel, "SELECT")
-	if a.sharded == "" {
+	if a.Sharded == "" {
 		return
 	}
-	if !a.st.Pins {
+	if !a.Statement.Pins {
 		fail(sqlstate.New(sqlstate.InvalidTableDefinition, "cannot create temporary relation in non-temporary schema"))
 	}
-	a.st.Kind, a.st.DDL = plan.DDLKind, &plan.DDL{Op: "create table as"}
+	a.Statement.Kind, a.Statement.DDL = plan.DDLKind, &plan.DDL{Op: "create table as"}
 	a.finish()
 }
 
@@ -96,32 +97,26 @@ func (ch *schemaChange) tempView(v *pg.ViewStmt) {
 	if v.Query.GetSelectStmt() == nil {
 		fail(sqlstate.Refusal("CLV-0822", "this kind of view is not supported"))
 	}
-	ch.readsNoSettings(v.Query)
-	if err := ch.define(v.Query.GetSelectStmt()); err != nil {
+	readsNoSettings(&ch.Namespace, v.Query)
+	if err := ch.Define(v.Query.GetSelectStmt()); err != nil {
 		fail(err)
 	}
-	if ch.has.catalog {
+	if ch.Has.Catalog {
 		// The router does not know temporary views, so it could not refuse to write through it.
 		fail(sqlstate.Refusal("CLV-0823", "a temporary view of system catalogs is not supported").
 			WithHint("Create a view that lasts, or use WITH."))
 	}
-	if ch.has.sharded {
+	if ch.Has.Sharded {
 		fail(sqlstate.Refusal("CLV-0824", "a temporary view over sharded tables is not supported").
 			WithHint("Create a view that lasts, or use WITH."))
 	}
 	ch.pins(v.View, "CREATE VIEW")
 }
 
-// tempSchema is the name by which a session's own temporary schema is meant. Others (pg_temp_3) may be another session's.
-const tempSchema = "pg_temp"
-
-// inTemp reports whether a name is of an object in the session's temporary schema.
-func inTemp(names []string) bool { return len(names) == 2 && names[0] == tempSchema }
-
 // leavesTemp makes the statement one after which the session has temporary objects that are no tables.
 func (ch *schemaChange) leavesTemp(tag string) {
 	ch.onDefault(tag)
-	ch.st.Pins, ch.preferDefault = true, true
+	ch.st.Pins, ch.PreferDefault = true, true
 }
 
 // createTempFunction reads CREATE FUNCTION pg_temp.f. It may do what a DO block on the default shard may, so that
@@ -168,12 +163,12 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 // dropTemp is DROP of functions, if all of them are in pg_temp.
 func (ch *schemaChange) dropTemp(d *pg.DropStmt, tag string) bool {
 	for _, o := range d.Objects {
-		if !inTemp(sqltree.Strings(o.GetObjectWithArgs().GetObjname())) {
+		if !semantics.InTemp(sqltree.Strings(o.GetObjectWithArgs().GetObjname())) {
 			return false
 		}
 	}
 	ch.onDefault(tag)
-	ch.preferDefault = true
+	ch.PreferDefault = true
 	return true
 }
 
@@ -193,7 +188,7 @@ func typesOf(n *pg.Node) []string {
 		}
 	}
 	names := func(list []string) {
-		if k := len(list); k == 1 || k > 1 && strings.HasPrefix(list[k-2], tempSchema) {
+		if k := len(list); k == 1 || k > 1 && strings.HasPrefix(list[k-2], semantics.TempSchema) {
 			note(list[k-1])
 		}
 	}
@@ -300,7 +295,7 @@ func (ch *schemaChange) changesTempTypes(n *pg.Node) bool {
 	changed, tag := changedTypes(n)
 	temporary := 0
 	for _, names := range changed {
-		if inTemp(names) {
+		if semantics.InTemp(names) {
 			temporary++
 		}
 		if len(names) == 1 {
@@ -332,7 +327,7 @@ func (ch *schemaChange) changesTempTypes(n *pg.Node) bool {
 		return true
 	}
 	ch.onDefault(tag)
-	ch.preferDefault = true
+	ch.PreferDefault = true
 	return true
 }
 
@@ -350,11 +345,11 @@ func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 		return true
 	case *pg.Node_CreateRangeStmt:
 		names := sqltree.Strings(v.CreateRangeStmt.TypeName)
-		if !inTemp(names) {
+		if !semantics.InTemp(names) {
 			return false
 		}
 		ch.expressions(v.CreateRangeStmt.Params)
-		ch.rangeType(v.CreateRangeStmt)
+		rangeType(&ch.Namespace, v.CreateRangeStmt)
 		for _, p := range v.CreateRangeStmt.Params {
 			if p.GetDefElem().GetDefname() == "multirange_type_name" {
 				fail(sqlstate.Refusal("CLV-0831", "MULTIRANGE_TYPE_NAME of a type in pg_temp is not supported").
@@ -364,7 +359,7 @@ func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 		return ch.tempType(names, "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
 		names := sqltree.Strings(v.CreateDomainStmt.Domainname)
-		if !inTemp(names) {
+		if !semantics.InTemp(names) {
 			return false
 		}
 		ch.expressions(v.CreateDomainStmt.Constraints)
@@ -375,7 +370,7 @@ func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 
 // tempType reports whether a type that is made is in pg_temp.
 func (ch *schemaChange) tempType(names []string, tag string) bool {
-	if !inTemp(names) {
+	if !semantics.InTemp(names) {
 		return false
 	}
 	ch.leavesTempType(names[1], tag)
@@ -384,11 +379,11 @@ func (ch *schemaChange) tempType(names []string, tag string) bool {
 
 // leavesTempType makes the statement one that gives a type in pg_temp a name.
 func (ch *schemaChange) leavesTempType(name, tag string) {
-	if sh, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && !sh.Can().Types {
+	if sh, ok := ch.Snapshot.Shard(ch.Snapshot.State().DefaultShard); ok && !sh.Can().Types {
 		fail(sqlstate.Refusal("CLV-0832", "a type in pg_temp is not supported on a SQLite shard").WithHint("Use a PostgreSQL shard."))
 	}
-	if r := ch.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
-		fail(sqlstate.Refusal("CLV-0833", "a type in pg_temp cannot have the name of %s, whose row type it would hide", sqltext.QuoteName(r.schema, r.name)).
+	if r := ch.Relation(&pg.RangeVar{Relname: name}); r.Table != nil || r.View != nil {
+		fail(sqlstate.Refusal("CLV-0833", "a type in pg_temp cannot have the name of %s, whose row type it would hide", sqltext.QuoteName(r.Schema, r.Name)).
 			WithHint("Give it another name."))
 	}
 	ch.leavesTemp(tag)

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -12,8 +11,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -25,199 +26,30 @@ import (
 // own, so that where the string's type is certain it becomes a cast, which is known to
 // depend on the time (ClockLiteral).
 
-// wordTypes are the types that know such words, by OID.
-var wordTypes = map[uint32]string{oidDate: "date", oidTime: "time", oidTimestamp: "timestamp", oidTimestmpz: "timestamptz", oidTimetz: "timetz"}
-
-const (
-	oidTime   = 1083
-	oidTimetz = 1266
-)
-
-// TimeWord reports whether a text is one of the words alone, in any case, with blanks around it.
-func TimeWord(s string) bool {
-	if len(s) < 3 || len(s) > 64 {
-		return false
-	}
-	switch strings.ToLower(strings.TrimSpace(s)) {
-	case "now", "today", "tomorrow", "yesterday":
-		return true
-	}
-	return false
-}
-
-// zoneNames are what may stand beside such a word in a time, in lower case: zones without a slash (pg_timezone_abbrevs and
-// pg_timezone_names have them), and what the reader of times skips.
-var zoneNames = wordSet(`am pm z t zulu utc uct gmt ut allballs at on dst mon monday tue tues tuesday wed weds wednesday thu thur thurs thursday fri friday sat saturday sun sunday
-		est edt cst cdt mst mdt pst pdt akst akdt hst hdt ast adt nst ndt brt brst art clt clst pet bot wet west cet cest met mest eet eest msk msd sast eat cat wat ist pkt npt bst bdt ict wib wita wit
-		hkt sgt pht jst kst awst acst acdt aest aedt nzst nzdt nzt chast fjt universal cuba egypt eire iran israel jamaica japan libya navajo poland portugal prc roc rok singapore turkey hongkong
-		ad bc d dow doy epoch h infinity isodow isoyear j jd m mm s y iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt
-		acsst act acwst aesst aft almst almt amst amt anast anat arst awsst azost azot azst azt bdst bnt bort bra btt cadt cast cct cetdst chadt chat chut ckt
-		lmt cot cxt davt ddut easst east eetdst egst egt fet fjst fkst fkt fnst fnt galt gamt gest get gft gilt gyt idt iot irkst irkt irt jayt kdt kgst kgt kost
-		krast krat lhdt lhst ligt lint lkt localtime magst magt mart mawt mesz metdst mez mht mmt mpt must mut mvt myt nft novst novt nut omsst omst petst
-		pett pgt pkst pmdt pmst pont posixrules pwt pyst pyt ret sadt sct su taht tft tjt tkt tmt tot trut tvt ulast ulat uyst uyt uzst uzt vet vlast vlat
-		volt vut w wadt wakt wast wdt wetdst wft wgst wgt xjt yakst yakt yapt yekst yekt`)
-
-// wordSet is the set of the words of a text.
-func wordSet(text string) map[string]bool {
-	set := map[string]bool{}
-	for _, w := range strings.Fields(text) {
-		set[w] = true
-	}
-	return set
-}
-
-// HasTimeWord reports whether a text has one of the words so that a type of times, or one made of such types
-// (an array, a range, a row), would read it as such: alone, beside a time of day or a zone, or between the
-// punctuation of such values.
-func HasTimeWord(s string) bool {
-	if strings.Contains(s, `\u00`) { // of JSON
-		s = numbered.ReplaceAllStringFunc(s, func(n string) string {
-			c, _ := strconv.ParseUint(n[2:], 16, 8)
-			return string(rune(c))
-		})
-	}
-	if strings.Contains(s, `\`) && hasTimeWordAs(blanks.Replace(s)) { // of JSON: "\tnow"
-		return true
-	}
-	return hasTimeWordAs(s) || strings.ContainsAny(s, `"\`) && hasTimeWordAs(unquoted.Replace(s)) // {n\ow}
-}
-
-var blanks = strings.NewReplacer(`\b`, " ", `\f`, " ", `\n`, " ", `\r`, " ", `\t`, " ")
-
-var numbered = regexp.MustCompile(`\\u00[4-7][0-9a-fA-F]`)
-
-var unquoted = strings.NewReplacer(`"`, "", `\`, "")
-
-func hasTimeWordAs(s string) bool {
-	for i := 0; i < len(s); i++ {
-		switch s[i] | 0x20 {
-		case 'n', 't', 'y':
-		default:
-			continue
-		}
-		if i > 0 && wordy(s[i-1]) {
-			continue
-		}
-		end := i
-		for end < len(s) && wordy(s[end]) {
-			end++
-		}
-		if (end-i == 3 || end-i == 5 || end-i == 8 || end-i == 9) && timeWord(s[i:end]) && timely(s, i, end) {
-			return true
-		}
-		i = end
-	}
-	return false
-}
-
-func letter(c byte) bool { return wordy(c) || c == '_' }
-
-// wordy reports whether a byte is of a word where times are read: PostgreSQL skips marks, '_' too.
-func wordy(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= 0x80 }
-
-func digit(c byte) bool { return c >= '0' && c <= '9' }
-
-func timeWord(s string) bool {
-	switch strings.ToLower(s) {
-	case "now", "today", "tomorrow", "yesterday":
-		return true
-	}
-	return false
-}
-
-// timely reports whether what stands around the word at s[from:to], up to the next punctuation of arrays, ranges
-// and rows, can be of a time.
-func timely(s string, from, to int) bool {
-	const around = "{}[](),\"\\"
-	from = strings.LastIndexAny(s[:from], around) + 1
-	if i := strings.IndexAny(s[to:], around); i >= 0 {
-		to += i
-	} else {
-		to = len(s)
-	}
-	for i := from; i < to; {
-		if !letter(s[i]) {
-			i++
-			continue
-		}
-		end := i
-		for end < to && (letter(s[end]) || s[end] == '/' || s[end] == '-' && strings.Contains(s[i:end], "/")) { // America/Port-au-Prince
-			end++
-		}
-		if !posixZone(s[end:to]) && !timelyName(s[i:end]) {
-			return false
-		}
-		i = end
-	}
-	return true
-}
-
-// posixZone reports whether letters are a zone (foo+3) with what follows them.
-func posixZone(rest string) bool {
-	rest = strings.TrimPrefix(strings.TrimPrefix(rest, "+"), "-")
-	return rest != "" && digit(rest[0])
-}
-
-// timelyName reports whether letters are a zone's name, or words that may stand in a time, with marks between them.
-func timelyName(name string) bool {
-	return strings.Contains(name, "/") || !slices.ContainsFunc(strings.Split(strings.ToLower(name), "_"), func(w string) bool { return w != "" && !timeWord(w) && !zoneNames[w] })
-}
-
-// reads says how a type reads a text that has one of the words.
-type reads int
-
-const (
-	readsUnsure reads = iota // perhaps as a time: arrays, ranges, user-defined types
-	readsText                // as anything but a time
-	readsTime
-)
-
-// readsOf is that of a type by its OID, 0 if that is not certain.
-func readsOf(oid uint32) reads {
-	switch {
-	case wordTypes[oid] != "":
-		return readsTime
-	case oid == 0 || oid >= firstUserOID:
-		return readsUnsure
-	}
-	switch oid {
-	case 1115, 1182, 1183, 1185, 1270, // arrays of times
-		3908, 3909, 3910, 3911, 3912, 3913, 4533, 4534, 4535, 6152, 6153, 6155, // ranges and multiranges of times
-		2249, 2287, 2276, 2277, 2283, 3831, 5078, 5079, 5080, 2275: // record, types that stand for others, and what the reader of a type takes
-		return readsUnsure
-	}
-	return readsText
-}
-
-// MayReadTime reports whether a type reads such a text as a time, or may do so: alone, as a type of times, or inside.
-func MayReadTime(oid uint32) (alone, inside bool) {
-	return readsOf(oid) == readsTime, readsOf(oid) == readsUnsure
-}
-
 // readsType is that of a type by its name.
-func (ty *typer) readsType(n *pg.TypeName) reads {
+func readsType(ty *semantics.Typer, n *pg.TypeName) datetime.Reading {
 	names := sqltree.Strings(n.GetNames())
-	if len(names) == 0 || n.Setof || n.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden()) {
-		return readsUnsure
+	if len(names) == 0 || n.Setof || n.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.Hidden()) {
+		return datetime.Unsure
 	}
 	switch name := names[len(names)-1]; {
 	case strings.HasSuffix(name, "range") && name != "int4range" && name != "int8range" && name != "numrange":
-	case slices.Contains(slices.Collect(maps.Values(wordTypes)), name):
+	case slices.Contains(slices.Collect(maps.Values(datetime.TypeNames)), name):
 		if len(n.ArrayBounds) == 0 {
-			return readsTime
+			return datetime.AsTime
 		}
 	case serverdependent.WithoutOID[name] || serialTypes[name] != "" || name == "jsonpath" || name == "regclass":
-		return readsText
+		return datetime.AsText
 	}
-	return readsUnsure
+	return datetime.Unsure
 }
 
 // timed is the cast of a literal to a type of times that reads it as the time of the transaction; nil if it is none.
 func timed(c *pg.A_Const, oid uint32) *pg.Node {
-	if wordTypes[oid] == "" {
+	if datetime.TypeNames[oid] == "" {
 		return nil
 	}
-	cast := sqltree.CastNode(&pg.Node{Node: &pg.Node_AConst{AConst: c}}, wordTypes[oid], nil)
+	cast := sqltree.CastNode(&pg.Node{Node: &pg.Node_AConst{AConst: c}}, datetime.TypeNames[oid], nil)
 	if word, _ := sqltree.ClockLiteral(cast.GetTypeCast()); word == "" {
 		return nil // 'today' is no time of day
 	}
@@ -229,7 +61,7 @@ func hasTimeWord(m proto.Message) bool {
 	found := false
 	sqltree.Inspect(m, func(m proto.Message) bool {
 		if c, ok := m.(*pg.A_Const); ok && c.GetSval() != nil {
-			found = found || HasTimeWord(c.GetSval().Sval)
+			found = found || datetime.HasSpecial(c.GetSval().Sval)
 		}
 		return !found
 	})
@@ -239,7 +71,7 @@ func hasTimeWord(m proto.Message) bool {
 // inputWords read special date/time inputs ('now') as the types that a shard says, and have the casts of what is bound look
 // for others. They may change the tree, of which one shard alone needs nothing then.
 type inputWords struct {
-	*typer
+	*semantics.Analysis
 
 	p     *Planner
 	texts *severalTexts
@@ -298,12 +130,12 @@ func (r *inputReader) message(m protoreflect.Message) {
 		r.cast(v)
 		return
 	case *pg.FuncCall:
-		if isInput(castCallArg(v)) && r.timeCall(v) == wordsAlone {
+		if isInput(castCallArg(v)) && timeCall(&r.Typer, v) == wordsAlone {
 			v.Args[0] = sqltree.CastNode(v.Args[0], sqltree.CallName(v), nil)
 			r.cast(v.Args[0].GetTypeCast())
 			return
 		}
-		if !builtin.Has(sqltree.CallName(v)) || !r.onlyBuiltin(v) {
+		if !builtin.Has(sqltree.CallName(v)) || !r.OnlyBuiltin(v) {
 			for _, n := range v.Args {
 				r.give(n)
 			}
@@ -325,7 +157,7 @@ func (r *inputReader) message(m protoreflect.Message) {
 		}
 	case *pg.CollateClause: // a time has no collation
 		if c := v.Arg.GetAConst(); isInput(c) {
-			if oid, ok := r.typeOf(c); !ok || !r.unanswered && readsOf(oid) != readsText {
+			if oid, ok := r.typeOf(c); !ok || !r.unanswered && datetime.ReadingOf(oid) != datetime.AsText {
 				r.refuse(c.GetSval().Sval)
 			}
 		}
@@ -333,13 +165,13 @@ func (r *inputReader) message(m protoreflect.Message) {
 	sqltree.Below(m, r.message)
 }
 
-// typeOf is the type of a literal, 0 if it may be one of several; ok is false if it was not asked for.
+// TypeOf is the type of a literal, 0 if it may be one of several; ok is false if it was not asked for.
 func (r *inputReader) typeOf(c *pg.A_Const) (oid uint32, ok bool) {
 	if r.asks == nil {
 		return 0, false
 	}
 	l, t := r.asks.At(c.Location, r.types)
-	if l == nil || l.Again && readsOf(t.OID) != readsText {
+	if l == nil || l.Again && datetime.ReadingOf(t.OID) != datetime.AsText {
 		return 0, l != nil
 	}
 	return t.OID, true
@@ -353,7 +185,7 @@ func (r *inputReader) literal(at *pg.Node, c *pg.A_Const) {
 	switch oid, ok := r.typeOf(c); {
 	case ok && r.unanswered:
 		r.open = true
-	case ok && readsOf(oid) == readsText && !r.given[c]:
+	case ok && datetime.ReadingOf(oid) == datetime.AsText && !r.given[c]:
 	default:
 		cast := timed(c, oid)
 		if cast == nil {
@@ -420,7 +252,7 @@ func (r *inputReader) cast(c *pg.TypeCast) {
 		r.message(c.Arg.ProtoReflect())
 		return
 	}
-	if word, _ := sqltree.ClockLiteral(c); r.readsType(c.TypeName) != readsText && word == "" && HasTimeWord(s.Sval) {
+	if word, _ := sqltree.ClockLiteral(c); readsType(&r.Typer, c.TypeName) != datetime.AsText && word == "" && datetime.HasSpecial(s.Sval) {
 		r.refuse(s.Sval)
 	}
 }
@@ -451,7 +283,7 @@ func (a *analyzer) finishInputs() {
 			_, _, q.Base[i].Text = f.marked(q.Base[i].Text, func(n int) int { return n })
 		}
 	}
-	a.st.Asks = q
+	a.Statement.Asks = q
 }
 
 // ReadAlike reports whether the strings in a text certainly mean the same under every DateStyle, IntervalStyle and TimeZone: none of
@@ -487,7 +319,7 @@ func timeless(s string) bool {
 		return false
 	case !strings.ContainsAny(s, "0123456789"):
 		word := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r < 'a' || r > 'z' })
-		return !slices.ContainsFunc(word, func(w string) bool { return timeWord(w) || w == "allballs" })
+		return !slices.ContainsFunc(word, func(w string) bool { return datetime.IsWord(w) || w == "allballs" })
 	}
 	return fewDigits.MatchString(s) || uuidString.MatchString(s)
 }

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
 // TestTraces: what is not on the list is not proved to leave nothing in a shard's session.
 func TestTraces(t *testing.T) {
-	for name := range traceless {
+	for name := range semantics.Traceless {
 		if kind := builtin.Kind(name); kind != "" && !strings.HasPrefix(kind, "v") {
 			t.Errorf("%s() is not volatile: %q", name, kind)
 		}

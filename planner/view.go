@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/planner/complexity"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
@@ -20,122 +21,27 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// A view of the map is, for a statement that reads it, its query in brackets. The
-// text is expanded, not the tree, so that everything after it (facts, positions,
-// what shards receive) has one text to speak of. PostgreSQL's own rewriter does the
-// same to the tree. A view over unsharded tables alone stays: the default shard has it.
-
-// viewRef is a place where a statement names a view.
-type viewRef struct {
-	rel     *pg.RangeVar
-	view    *shardmap.View
-	sampled bool // by TABLESAMPLE
-}
-
-// expandMax bounds how often a text is expanded: views over views.
-const expandMax = 64
-
-// viewReach is what a view's query reads, through other views too.
-type viewReach struct {
-	sharded, reference, whole bool
-	catalog                   bool     // one of PostgreSQL's own
-	unknown                   []string // names that the map does not know
-	unread                    error    // why the definition cannot be read
-	depth                     int
-}
-
-// spread reports whether some of the rows are not on the default shard alone.
-func (r viewReach) spread() bool { return r.sharded || r.reference }
-
-func (r *viewReach) count(to *touched, rel relation) {
-	switch {
-	case rel.view != nil:
-		in := to.reachOf(rel.view)
-		r.sharded, r.reference, r.whole = r.sharded || in.sharded, r.reference || in.reference, r.whole || in.whole
-		r.catalog = r.catalog || in.catalog
-	case rel.virtual:
-		fail(sqlstate.Refusal("CLV-0712", "table %s is answered by the router and cannot be in a view", sqltext.QuoteName(rel.schema, rel.name)).
-			WithHint("Read it in a statement of its own."))
-	case rel.table == nil:
-		r.whole = true // the catalogue, or a table that the map does not know
-		r.catalog = r.catalog || rel.catalog
-		if !rel.catalog {
-			r.unknown = append(r.unknown, rel.name)
-		}
-	case rel.table.Kind == shardmap.Sharded:
-		r.sharded = true
-	case rel.table.Kind == shardmap.Reference:
-		r.reference = true
-	default:
-		r.whole = true
-	}
-}
-
-// reachOf says what a view reads. A definition that cannot be read may read anything.
-func (to *touched) reachOf(v *shardmap.View) viewReach {
-	if to.has.depth >= expandMax {
-		return viewReach{sharded: true, reference: true, whole: true}
-	}
-	if r, ok := to.views().reaches[v]; ok {
-		return r
-	}
-	b := to.p.analyzer(v.Definition, to.typer.snap, nil)
-	b.has.depth, b.definitions = to.has.depth+1, to.views()
-	if err := b.define(nil); err != nil {
-		b.has = viewReach{sharded: true, reference: true, whole: true, unread: err}
-	}
-	to.views().reaches[v] = b.has
-	return b.has
-}
-
 // everywhereView reports whether a view that is to be changed is on every shard, and not on the default shard alone.
-func (to *touched) everywhereView(v *shardmap.View) bool {
-	r := to.reachOf(v)
-	if r.unread != nil {
-		fail(sqlstate.Refusal("CLV-0713", "the router cannot tell which shards have the view %s: %s", v.QualifiedName(), sqlstate.As(r.unread).Message).
+func everywhereView(to *semantics.Touched, v *shardmap.View) bool {
+	r := to.ReachOf(v)
+	if r.Unread != nil {
+		fail(sqlstate.Refusal("CLV-0713", "the router cannot tell which shards have the view %s: %s", v.QualifiedName(), sqlstate.As(r.Unread).Message).
 			WithHint("Drop the view, and create it with a definition that the router can read."))
 	}
-	return !r.whole
-}
-
-// define counts what a query reads: that of a CREATE VIEW, or, with nil, the text itself.
-func (a *analyzer) define(q *pg.SelectStmt) (err error) {
-	if q == nil {
-		tree, err := a.p.parse(a.SQL)
-		if err != nil {
-			return err
-		}
-		if len(tree.Stmts) != 1 || tree.Stmts[0].Stmt.GetSelectStmt() == nil {
-			return sqlstate.New(sqlstate.DataCorrupted, "the definition of a view is not a query")
-		}
-		q = tree.Stmts[0].Stmt.GetSelectStmt()
-	}
-	defer func() {
-		if r := recover(); r != nil {
-			b, ok := r.(bailout)
-			if !ok {
-				panic(r)
-			}
-			err = b.Err
-		}
-	}()
-	a.defining = true
-	a.selectQuery(q, nil)
-	a.defining = false
-	return nil
+	return !r.Whole
 }
 
 // expanded is the analysis of a statement with the views that it was found to name
 // written out.
 func (a *analyzer) expanded(depth int) (*plan.Statement, error) {
-	if depth >= expandMax {
-		return nil, sqlstate.New(sqlstate.StatementTooComplex, "the statement's views nest deeper than %d", expandMax)
+	if depth >= semantics.ExpandMax {
+		return nil, sqlstate.New(sqlstate.StatementTooComplex, "the statement's views nest deeper than %d", semantics.ExpandMax)
 	}
 	text, err := a.expandText()
 	if err != nil {
 		return nil, err
 	}
-	st, err := a.p.analyze(text, a.snap, a.path, depth+1)
+	st, err := a.p.analyze(text, a.Snapshot, a.Path, depth+1)
 	if err != nil {
 		e := *sqlstate.As(err)
 		e.Position = 0 // of another text
@@ -157,8 +63,8 @@ func takesQuery(tree *pg.ParseResult) bool {
 	return false
 }
 
-// names is the analysis of a statement that names views where no query may stand.
-func (to *touched) names(tree *pg.ParseResult, st *plan.Statement, err error) (*plan.Statement, error) {
+// namesViews is the analysis of a statement that names views where no query may stand.
+func namesViews(to *semantics.Touched, tree *pg.ParseResult, st *plan.Statement, err error) (*plan.Statement, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -166,13 +72,13 @@ func (to *touched) names(tree *pg.ParseResult, st *plan.Statement, err error) (*
 	case *pg.Node_DropStmt, *pg.Node_IndexStmt:
 		return st, nil // the default shard has the view, and says that it is no table
 	}
-	return nil, sqlstate.Refusal("CLV-0714", "this statement is not supported for the view %s, which is over a sharded or reference table", to.viewRefs[0].view.QualifiedName()).
+	return nil, sqlstate.Refusal("CLV-0714", "this statement is not supported for the view %s, which is over a sharded or reference table", to.ViewRefs[0].View.QualifiedName()).
 		WithHint("Name the tables that it reads.")
 }
 
-// keeps reports whether a statement that was analysed goes to the default shard
+// keepsViews reports whether a statement that was analysed goes to the default shard
 // with its views as they are.
-func (to *touched) keeps(st *plan.Statement) bool {
+func keepsViews(to *semantics.Touched, st *plan.Statement) bool {
 	switch st.Kind {
 	case plan.DefaultShard, plan.DDLKind:
 	case plan.ExplainRoute:
@@ -180,8 +86,8 @@ func (to *touched) keeps(st *plan.Statement) bool {
 	default:
 		return false
 	}
-	for _, r := range to.viewRefs {
-		if to.reachOf(r.view).spread() {
+	for _, r := range to.ViewRefs {
+		if to.ReachOf(r.View).Spread() {
 			return false
 		}
 	}
@@ -199,9 +105,9 @@ func (a *analyzer) expandText() (text string, err error) {
 			err = b.Err
 		}
 	}()
-	refs := map[int32]viewRef{}
-	for _, r := range a.viewRefs {
-		refs[r.rel.Location] = r
+	refs := map[int32]semantics.ViewRef{}
+	for _, r := range a.ViewRefs {
+		refs[r.Ref.Location] = r
 	}
 	ts := a.Tokens()
 	var edits []sqltext.Edit
@@ -224,20 +130,20 @@ func (a *analyzer) expandText() (text string, err error) {
 			last++ // of old: with the children, as without it
 		}
 		to := ts[last].End
-		if r.sampled { // transformRangeTableSample of parse_clause.c
+		if r.Sampled { // transformRangeTableSample of parse_clause.c
 			fail(sqlstate.New(sqlstate.FeatureNotSupported, "TABLESAMPLE clause can only be applied to tables and materialized views").At(a.Position(at)))
 		}
 		before := ""
 		switch {
 		case a.Word(i-1, "only"):
-			fail(sqlstate.Refusal("CLV-0715", "ONLY before the view %s is not supported", r.view.QualifiedName()).
+			fail(sqlstate.Refusal("CLV-0715", "ONLY before the view %s is not supported", r.View.QualifiedName()).
 				WithHint("Leave ONLY out: a view has no children."))
-		case a.Word(i-1, "table") && r.rel.Alias == nil:
+		case a.Word(i-1, "table") && r.Ref.Alias == nil:
 			from, before = ts[i-1].Start, "SELECT * FROM "
 		}
-		body := before + "(" + strings.TrimRight(strings.TrimSpace(r.view.Definition), ";") + ")"
-		if r.rel.Alias == nil {
-			body += " AS " + sqltext.QuoteAlways(r.view.Name)
+		body := before + "(" + strings.TrimRight(strings.TrimSpace(r.View.Definition), ";") + ")"
+		if r.Ref.Alias == nil {
+			body += " AS " + sqltext.QuoteAlways(r.View.Name)
 		}
 		edits = append(edits, sqltext.Edit{From: from, To: to, Text: body})
 	}
@@ -254,16 +160,16 @@ func (a *analyzer) expandText() (text string, err error) {
 // gives rows without one.
 func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 	views := map[string]*shardmap.View{}
-	for _, r := range a.viewRefs {
-		name := r.view.Name
-		if r.rel.Alias != nil {
-			name = r.rel.Alias.Aliasname
+	for _, r := range a.ViewRefs {
+		name := r.View.Name
+		if r.Ref.Alias != nil {
+			name = r.Ref.Alias.Aliasname
 		}
-		if views[name] != nil && views[name] != r.view {
+		if views[name] != nil && views[name] != r.View {
 			fail(sqlstate.Refusal("CLV-0716", "pg_typeof beside two views named %s is not supported", name).
 				WithHint("Give them other names."))
 		}
-		views[name] = r.view
+		views[name] = r.View
 	}
 	sqltree.Inspect(tree, func(m proto.Message) bool {
 		f, ok := m.(*pg.FuncCall)
@@ -275,7 +181,7 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 			return true
 		}
 		view := views[names[0]]
-		column := slices.ContainsFunc(a.snap.State().Tables, func(t shardmap.Table) bool {
+		column := slices.ContainsFunc(a.Snapshot.State().Tables, func(t shardmap.Table) bool {
 			return slices.ContainsFunc(t.Columns, func(c shardmap.Column) bool { return c.Name == names[0] })
 		})
 		for _, v := range views {
@@ -297,9 +203,9 @@ func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
 func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []sqltext.Edit) {
 	type name struct{ schema, name string }
 	views, taken := map[name]bool{}, map[string]bool{}
-	for _, r := range a.viewRefs {
-		if r.rel.Alias == nil {
-			views[name{r.view.Schema, r.view.Name}] = true
+	for _, r := range a.ViewRefs {
+		if r.Ref.Alias == nil {
+			views[name{r.View.Schema, r.View.Name}] = true
 		}
 	}
 	var long []*pg.ColumnRef
@@ -336,26 +242,26 @@ func (ch *schemaChange) createView(v *pg.ViewStmt) {
 		ch.tempView(v)
 		return
 	}
-	name := ch.created(v.View)
+	name := createdName(&ch.Namespace, v.View)
 	if v.Query.GetSelectStmt() == nil {
 		fail(sqlstate.Refusal("CLV-0822", "this kind of view is not supported"))
 	}
-	ch.readsNoSettings(v.Query)
-	if err := ch.define(v.Query.GetSelectStmt()); err != nil {
+	readsNoSettings(&ch.Namespace, v.Query)
+	if err := ch.Define(v.Query.GetSelectStmt()); err != nil {
 		fail(err)
 	}
-	if ch.sequence != "" {
-		fail(sqlstate.Refusal("CLV-0719", "a view that calls %s() is not supported", ch.sequence).WithHint("Call it in the statement."))
+	if ch.Sequence != "" {
+		fail(sqlstate.Refusal("CLV-0719", "a view that calls %s() is not supported", ch.Sequence).WithHint("Call it in the statement."))
 	}
 	ch.everywhere("create view", "CREATE VIEW")
-	st.DDL.Objects, st.DDL.Unknown, st.DDL.Spread, st.Temp = true, ch.has.unknown, ch.has.sharded, v.View.Relname
-	if _, taken := ch.snap.Table(name.Schema, name.Name); taken {
+	st.DDL.Objects, st.DDL.Unknown, st.DDL.Spread, st.Temp = true, ch.Has.Unknown, ch.Has.Sharded, v.View.Relname
+	if _, taken := ch.Snapshot.Table(name.Schema, name.Name); taken {
 		fail(sqlstate.New(sqlstate.DuplicateTable, "relation %q already exists", name.Name))
 	}
-	if !ch.has.whole {
+	if !ch.Has.Whole {
 		return
 	}
-	if _, replaced := ch.snap.View(name.Schema, name.Name); replaced && v.Replace {
+	if _, replaced := ch.Snapshot.View(name.Schema, name.Name); replaced && v.Replace {
 		st.DDL.Elsewhere = "DROP VIEW IF EXISTS " + sqltext.QuoteAlways(name.Schema) + "." + sqltext.QuoteAlways(name.Name)
 		return
 	}
@@ -364,9 +270,9 @@ func (ch *schemaChange) createView(v *pg.ViewStmt) {
 
 // readsNoSettings refuses a view of pg_settings. An UPDATE through it is a SET of any setting (the rule pg_settings_u of
 // system_views.sql), in a session of the shard's that other clients get next.
-func (ns *namespace) readsNoSettings(query *pg.Node) {
+func readsNoSettings(ns *semantics.Namespace, query *pg.Node) {
 	sqltree.Inspect(query, func(m proto.Message) bool {
-		if v, ok := m.(*pg.RangeVar); ok && v.Relname == "pg_settings" && ns.relation(v).catalog {
+		if v, ok := m.(*pg.RangeVar); ok && v.Relname == "pg_settings" && ns.Relation(v).Catalog {
 			fail(sqlstate.Refusal("CLV-0720", "a view of pg_settings is not supported").
 				WithHint("Read pg_settings itself, or use SHOW and current_setting()."))
 		}
@@ -375,11 +281,11 @@ func (ns *namespace) readsNoSettings(query *pg.Node) {
 }
 
 // viewOf returns the view that a statement of ALTER TABLE names, if it is one.
-func (ns *namespace) viewOf(v *pg.RangeVar) *shardmap.View {
+func viewOf(ns *semantics.Namespace, v *pg.RangeVar) *shardmap.View {
 	if v == nil {
 		return nil
 	}
-	return ns.relation(v).view
+	return ns.Relation(v).View
 }
 
 // changeView is ALTER VIEW of any sort.
@@ -390,8 +296,8 @@ func (ch *schemaChange) changeView(v *pg.RangeVar, missingOK bool) {
 	if ch.Word(1, "table") {
 		ch.st.Tag = "ALTER TABLE"
 	}
-	if view := ch.viewOf(v); view != nil {
-		ch.st.DDL.AllShards = ch.everywhereView(view)
+	if view := viewOf(&ch.Namespace, v); view != nil {
+		ch.st.DDL.AllShards = everywhereView(ch.Touched, view)
 		return
 	}
 	ch.st.DDL.Unknown = []string{v.GetRelname()}
@@ -403,15 +309,15 @@ func (ch *schemaChange) changeView(v *pg.RangeVar, missingOK bool) {
 // materialized reads CREATE MATERIALIZED VIEW: of what is on the default shard, it
 // is there itself, like an unsharded table that the map does not know.
 func (ch *schemaChange) materialized(c *pg.CreateTableAsStmt) {
-	ch.created(c.Into.GetRel())
+	createdName(&ch.Namespace, c.Into.GetRel())
 	q := c.Query.GetSelectStmt()
 	if q == nil {
 		fail(sqlstate.Refusal("CLV-1116", "CREATE MATERIALIZED VIEW from EXECUTE is not supported").WithHint("Write the query out."))
 	}
-	if err := ch.define(q); err != nil {
+	if err := ch.Define(q); err != nil {
 		fail(err)
 	}
-	if ch.has.spread() {
+	if ch.Has.Spread() {
 		fail(sqlstate.Refusal("CLV-0721", "a materialized view over sharded or reference tables is not supported").
 			WithHint("Use a view, or create a table and INSERT ... SELECT into it."))
 	}
@@ -425,18 +331,18 @@ func (ch *schemaChange) materialized(c *pg.CreateTableAsStmt) {
 
 // rowsOfViews are the edits.
 func (a *analyzer) rowsOfViews(tree *pg.ParseResult) (edits []sqltext.Edit) {
-	if slices.ContainsFunc(a.snap.State().Shards, func(s shardmap.Shard) bool { return !s.Can().Types }) {
+	if slices.ContainsFunc(a.Snapshot.State().Shards, func(s shardmap.Shard) bool { return !s.Can().Types }) {
 		return nil // it has no types of rows
 	}
 	w := &viewRows{analyzer: a, views: map[string]*shardmap.View{}}
-	for _, r := range a.viewRefs {
-		name := r.view.Name
-		if r.rel.Alias != nil {
-			name = r.rel.Alias.Aliasname
+	for _, r := range a.ViewRefs {
+		name := r.View.Name
+		if r.Ref.Alias != nil {
+			name = r.Ref.Alias.Aliasname
 		}
 		_, twice := w.views[name]
-		w.views[name] = r.view
-		if reach := a.reachOf(r.view); twice || reach.whole || reach.unread != nil {
+		w.views[name] = r.View
+		if reach := a.ReachOf(r.View); twice || reach.Whole || reach.Unread != nil {
 			w.views[name] = nil
 		}
 	}
@@ -537,24 +443,24 @@ func (w *viewRows) columns(tree *pg.ParseResult) {
 		case *pg.JsonTable, *pg.RangeTableFunc, *pg.RangeTableSample:
 			clear(w.views)
 		case *pg.RangeVar:
-			r := w.relation(v)
+			r := w.Relation(v)
 			switch {
-			case r.view != nil:
-				names, ok := viewColumns(w.p, r.view)
+			case r.View != nil:
+				names, ok := viewColumns(w.p, r.View)
 				if !ok {
 					clear(w.views)
 				}
 				for _, n := range names {
 					taken(n)
 				}
-			case r.table != nil:
-				for i := range r.table.Columns {
-					taken(r.table.Columns[i].Name)
+			case r.Table != nil:
+				for i := range r.Table.Columns {
+					taken(r.Table.Columns[i].Name)
 				}
 			case !queries[v.Relname] || v.Schemaname != "":
 				clear(w.views)
 			}
-			if r.view == nil {
+			if r.View == nil {
 				taken(v.Relname)
 				relation(v.Alias.GetAliasname())
 			}
@@ -724,48 +630,7 @@ func (w *viewRows) outputEnd(at int32) int {
 // afterOutputs may follow the list of outputs of a query without FROM.
 var afterOutputs = []string{"where", "group", "having", "window", "union", "intersect", "except", "order", "limit", "offset", "fetch", "for", "into"}
 
-// definitions are what was found out of views, for a statement and the definitions that it leads to.
-type definitions struct {
-	weights map[*shardmap.View]int
-	reaches map[*shardmap.View]viewReach
-}
-
-func newDefinitions() *definitions {
-	return &definitions{weights: map[*shardmap.View]int{}, reaches: map[*shardmap.View]viewReach{}}
-}
-
-// weighView adds a view to what the statement reads.
-func (to *touched) weighView(v *shardmap.View) {
-	if to.weight += to.views().view(to, v); to.weight > complexity.TablesMax {
-		fail(complexity.ErrTooManyTables())
-	}
-}
-
-// view is how many tables a view reads, complexity.TablesMax + 1 if they are more. A definition that cannot be read counts as one.
-func (w *definitions) view(to *touched, v *shardmap.View) int {
-	if n, ok := w.weights[v]; ok {
-		return n
-	}
-	w.weights[v] = 1 // a view that reads itself is none
-	if tree, err := to.p.parse(v.Definition); err == nil {
-		w.weights[v] = complexity.Tables(tree, func(r *pg.RangeVar) int {
-			if below, ok := to.typer.snap.View(r.Schemaname, r.Relname); ok {
-				return w.view(to, below)
-			}
-			return 1
-		})
-	}
-	return w.weights[v]
-}
-
 // tooHeavy reports whether WITH queries NOT MATERIALIZED make a statement read too many tables.
 func (p *Planner) tooHeavy(sql string, tree *pg.ParseResult) bool {
 	return strings.Contains(strings.ToLower(sql), "materialized") && complexity.Tables(tree, func(*pg.RangeVar) int { return 1 }) > complexity.TablesMax
-}
-
-func (to *touched) views() *definitions {
-	if to.definitions == nil {
-		to.definitions = newDefinitions()
-	}
-	return to.definitions
 }

@@ -10,26 +10,13 @@ import (
 
 	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
-	"github.com/cleavedb/cleave/sqlstate"
 )
-
-// A function of the user's is let into statements on sharded tables when it is
-// known to read no table, so that it gives the same on every shard: it is declared
-// IMMUTABLE (which forbids reading tables; PostgreSQL takes the declaration at its
-// word, and so does the router), or its body in SQL or PL/pgSQL calls nothing but
-// such functions and names no table. Bodies in other languages are not read. The
-// defaults of parameters are read whatever is declared: they are evaluated where the
-// call stands. And no function may act on its session, which other clients use as well.
-
-// FunctionRules is the version of these rules: what a map says of functions by others does not count.
-const FunctionRules = 3
-
-// NoChange is a schema change that has functions read again, and changes nothing else, on every engine.
-const NoChange = "CREATE SCHEMA IF NOT EXISTS public"
 
 // FunctionSource is a function as a shard's catalogue has it.
 type FunctionSource struct {
@@ -290,7 +277,7 @@ func readBody(f FunctionSource) *body {
 		return nil
 	}
 	for _, oid := range f.Types {
-		b.timely = b.timely || readsOf(uint32(oid)) != readsText
+		b.timely = b.timely || datetime.ReadingOf(uint32(oid)) != datetime.AsText
 	}
 	b.clock = b.clock || b.word && b.timely
 	return b
@@ -336,7 +323,7 @@ func (b *body) node(m protoreflect.Message) bool {
 	b.making(m.Interface())
 	switch v := m.Interface().(type) {
 	case *pg.A_Const:
-		b.word = b.word || v.GetSval() != nil && HasTimeWord(v.GetSval().Sval)
+		b.word = b.word || v.GetSval() != nil && datetime.HasSpecial(v.GetSval().Sval)
 	case *pg.RangeVar:
 		b.tables = append(b.tables, v)
 		return b.reads
@@ -350,7 +337,7 @@ func (b *body) node(m protoreflect.Message) bool {
 		names := sqltree.Strings(v.Funcname)
 		name := names[len(names)-1]
 		switch {
-		case inTemp(names):
+		case semantics.InTemp(names):
 			return false // its text is the session's, and is read at a call of the session's alone
 		case b.acts:
 			if builtin.ActsOnSession(name) {
@@ -536,84 +523,6 @@ func parses(text string) bool {
 	return err == nil
 }
 
-// userFunction returns what the map knows of the functions that a call may mean,
-// nil if one of them may read a table.
-func (ns *namespace) userFunction(names []string) *shardmap.Function {
-	name := names[len(names)-1]
-	if ns.snap.State().FunctionsRead != FunctionRules {
-		return nil
-	}
-	if len(names) > 1 {
-		f, ok := ns.snap.Function(names[len(names)-2], name)
-		if !ok || f.Kind == "u" && !builtin.Has(name) {
-			return nil
-		}
-		return f
-	}
-	// Which of several schemas' functions is meant depends on the arguments: all of
-	// the name are known to be pure, see PureFunctions.
-	for _, s := range ns.path {
-		if f, ok := ns.snap.Function(s, name); ok && (f.Kind != "u" || builtin.Has(name)) {
-			return f
-		}
-	}
-	return nil
-}
-
-// hides returns the function of the user's that a name without a schema may mean in place of
-// PostgreSQL's own, because its schema comes before pg_catalog in the search path; nil if none.
-func (ns *namespace) hides(names []string) *shardmap.Function {
-	if len(names) != 1 || !ns.hidden() {
-		return nil
-	}
-	for _, s := range ns.path {
-		if s == "pg_catalog" {
-			break
-		}
-		if f, ok := ns.snap.Function(s, names[0]); ok {
-			return f
-		}
-	}
-	return nil
-}
-
-// native refuses a call that the router would take for one of PostgreSQL's own, and that may be of the user's.
-func (ns *namespace) native(f *pg.FuncCall) {
-	names := sqltree.Strings(f.Funcname)
-	if own := ns.hides(names); own != nil {
-		fail(sqlstate.Refusal("CLV-0711", "function %s() may be %s(), which comes before PostgreSQL's own in search_path", names[0], own.QualifiedName()).
-			WithHint("Write the schema: pg_catalog.%s() or %s().", names[0], own.QualifiedName()))
-	}
-}
-
-// kindOf returns what Kind says of a call's function, or the same of a
-// function of the user's: f, a, w, with v in front of a volatile one; "" if the
-// call is of a function that is not let through.
-func (ns *namespace) kindOf(f *pg.FuncCall) string {
-	names := sqltree.Strings(f.Funcname)
-	if inTemp(names) {
-		return "vf" // see tempCall
-	}
-	if len(names) == 1 || names[len(names)-2] == "pg_catalog" {
-		if kind := builtin.Kind(names[len(names)-1]); kind != "" {
-			if own := ns.hides(names); own != nil && own.Kind == "u" {
-				return ""
-			} else if own != nil && own.Volatile {
-				return "v" + strings.TrimPrefix(kind, "v")
-			}
-			return kind
-		}
-	}
-	own := ns.userFunction(names)
-	switch {
-	case own == nil || own.Kind == "t" || own.Kind == "p" || own.Kind == "u":
-		return ""
-	case own.Volatile:
-		return "v" + own.Kind
-	}
-	return own.Kind
-}
-
 // field notes the names behind a point in a body. It reports whether they may stand there.
 func (b *body) field(names []string, alone bool) bool {
 	if alone && !b.rows {
@@ -628,24 +537,9 @@ func (b *body) field(names []string, alone bool) bool {
 	return true
 }
 
-// A shard's session serves many sessions of the router. What a statement leaves in it, and the router does not follow, is put back
-// before another session gets it. So it has to be proved which statements leave nothing. The proof is a list of what is known to do so: kinds
-// of statements, PostgreSQL's functions that are not volatile and some that are, and functions of users that call no others. What is
-// not on the list costs time, not safety.
-
-// traceless are volatile functions of PostgreSQL's that leave nothing in their session that the router does not follow. Those of advisory locks until the transaction's end, and of
-// notifications, end with it, as do descriptors of large objects.
-var traceless = wordSet(`array_sample array_shuffle bernoulli clock_timestamp current_query currval gen_random_uuid lastval nextval setval pg_advisory_xact_lock
-	pg_advisory_xact_lock_shared pg_blocking_pids pg_collation_actual_version pg_current_wal_flush_lsn pg_current_wal_insert_lsn pg_current_wal_lsn
-	pg_database_size pg_get_wal_replay_pause_state pg_indexes_size pg_is_in_backup pg_is_in_recovery pg_is_wal_replay_paused pg_jit_available
-	pg_last_wal_receive_lsn pg_last_wal_replay_lsn pg_last_xact_replay_timestamp pg_lock_status pg_notification_queue_usage pg_notify
-	pg_partition_ancestors pg_partition_tree pg_prepared_xact pg_relation_size pg_safe_snapshot_blocking_pids pg_sequence_last_value pg_sleep
-	pg_sleep_for pg_sleep_until pg_table_size pg_tablespace_size pg_total_relation_size pg_try_advisory_xact_lock
-	pg_try_advisory_xact_lock_shared pg_xact_commit_timestamp random random_normal system timeofday timezone txid_status uuidv4 uuidv7`)
-
 // leaves reports whether the statement may leave something in the session of a shard that runs it.
 func (a *analyzer) leaves(n *pg.Node) bool {
-	switch a.st.Kind {
+	switch a.Statement.Kind {
 	case plan.OneShard, plan.DefaultShard, plan.AnyShard, plan.Several:
 	default:
 		return false // the router carries it out
@@ -656,13 +550,13 @@ func (a *analyzer) leaves(n *pg.Node) bool {
 	default:
 		return true
 	}
-	if a.traces {
+	if a.Traces {
 		return true
 	}
 	// Tables of the default shard alone may have triggers, rules and the like that the router did not make.
-	state := a.snap.State()
-	return (state.Acting || state.FunctionsRead != FunctionRules) && (a.unknown != "" || a.whole != "" || a.mayType ||
-		slices.ContainsFunc(a.st.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }))
+	state := a.Snapshot.State()
+	return (state.Acting || state.FunctionsRead != semantics.FunctionRules) && (a.Unknown != "" || a.Whole != "" || a.MayType ||
+		slices.ContainsFunc(a.Statement.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }))
 }
 
 // ActingFunctions returns, of all functions of a database, the schemas and names of those that are not known to leave their session

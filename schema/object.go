@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -46,7 +47,7 @@ func bodySQL(version string) string {
 // objects reads the views and functions of the default shard again, if a statement
 // may have changed them, into the private map.
 func (t *Tx) objects(ctx context.Context, p *part, d *plan.DDL) error {
-	stale := t.state.FunctionsRead != planner.FunctionRules
+	stale := t.state.FunctionsRead != semantics.FunctionRules
 	if !d.Objects && !stale && len(t.state.Views) == 0 {
 		return nil
 	}
@@ -130,11 +131,11 @@ func (t *Tx) keepObjects(views []shardmap.View, functions []shardmap.Function, a
 	if len(functions) == 0 {
 		functions = nil
 	}
-	if slices.Equal(views, t.state.Views) && slices.Equal(functions, t.state.Functions) && t.state.FunctionsRead == planner.FunctionRules && t.state.Acting == acting {
+	if slices.Equal(views, t.state.Views) && slices.Equal(functions, t.state.Functions) && t.state.FunctionsRead == semantics.FunctionRules && t.state.Acting == acting {
 		return nil
 	}
 	t.state.Views, t.state.Functions, t.seen = views, functions, true
-	t.state.FunctionsRead, t.state.Acting = planner.FunctionRules, acting
+	t.state.FunctionsRead, t.state.Acting = semantics.FunctionRules, acting
 	return t.refresh()
 }
 

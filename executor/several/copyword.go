@@ -7,7 +7,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several/copydata"
 	"github.com/cleavedb/cleave/executor/timeinput"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -35,7 +35,7 @@ func newCopyWords(p *plan.CopyPlan) *copyWords {
 	w.oddMarks = p.CSV && bytes.ContainsAny([]byte{p.Quote | 0x20, p.Escape | 0x20}, "nowtdaymres")
 	at := 0
 	add := func(c *shardmap.Column) {
-		if alone, inside := planner.MayReadTime(c.OID); alone || inside {
+		if alone, inside := datetime.MayRead(c.OID); alone || inside {
 			for len(w.fields.Want) < at {
 				w.fields.Want = append(w.fields.Want, -1)
 			}
@@ -138,7 +138,7 @@ func (j *copyIn) wordless(rec []byte) ([]byte, error) {
 			return nil, nil // the shard says what is wrong
 		}
 		i := k.Want[field]
-		if i < 0 || value == nil || !planner.HasTimeWord(string(value)) {
+		if i < 0 || value == nil || !datetime.HasSpecial(string(value)) {
 			continue
 		}
 		to := at - 1
@@ -198,7 +198,7 @@ func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
 		}
 		return res.Rows[0][0].String, true, nil
 	}
-	alone, _ := planner.MayReadTime(c.OID)
+	alone, _ := datetime.MayRead(c.OID)
 	if !alone {
 		category, ok, err := one("SELECT typcategory FROM pg_catalog.pg_type WHERE oid = " + executor.QuoteLiteral(c.Type) + "::pg_catalog.regtype")
 		if err != nil {
@@ -212,7 +212,7 @@ func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
 			alone = true // a domain
 		}
 	}
-	if !alone || !planner.TimeWord(text) {
+	if !alone || !datetime.IsSpecial(text) {
 		return nil, sqlstate.Refusal("CLV-0601", "a value of column %s has a word for the time inside, which each shard could read by its own clock", quote(c.Name)).
 			WithHint("Give the time itself.")
 	}

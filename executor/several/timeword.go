@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -31,8 +32,8 @@ func (c *runner) timeWords(ctx context.Context, e *execution) error {
 		if len(v) < 3 || i >= len(e.desc.params) || wire.FormatAt(e.args.Formats, i) != 0 {
 			continue
 		}
-		alone, inside := planner.MayReadTime(e.desc.params[i])
-		if !alone && !inside || !planner.HasTimeWord(string(v)) {
+		alone, inside := datetime.MayRead(e.desc.params[i])
+		if !alone && !inside || !datetime.HasSpecial(string(v)) {
 			continue
 		}
 		if inside && e.desc.params[i] >= firstUserOID {
@@ -42,7 +43,7 @@ func (c *runner) timeWords(ctx context.Context, e *execution) error {
 				continue
 			}
 		}
-		if !alone || !planner.TimeWord(string(v)) {
+		if !alone || !datetime.IsSpecial(string(v)) {
 			return sqlstate.Refusal("CLV-0602", "the parameter $%s has a word for the time inside, which each shard could read by its own clock", itoa(i+1)).
 				WithHint("Pass the time itself, or a text as $%s::text.", itoa(i+1))
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -169,7 +169,7 @@ func named(s Server, q *plan.InputQuestion, got []uint32, texts map[int]bool) ([
 			types[i].OID = pgoid.Text
 		case n <= len(got):
 			types[i].OID = got[n-1]
-			if _, inside := planner.MayReadTime(got[n-1]); inside && got[n-1] != 0 {
+			if _, inside := datetime.MayRead(got[n-1]); inside && got[n-1] != 0 {
 				unsure = append(unsure, strconv.FormatUint(uint64(got[n-1]), 10))
 			}
 		}

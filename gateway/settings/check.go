@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/utility"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -47,8 +47,8 @@ func Check(name, value string) error {
 			return sqlstate.Refusal("CLV-1219", "a vertical tab in search_path is not supported: versions of PostgreSQL read it otherwise").
 				WithHint("Put spaces between the names.")
 		}
-		if slices.Contains(executor.SplitPath(value), planner.InternalSchema) {
-			return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", planner.InternalSchema).
+		if slices.Contains(executor.SplitPath(value), semantics.InternalSchema) {
+			return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", semantics.InternalSchema).
 				WithHint("the router keeps its own objects there")
 		}
 	case "session_authorization":

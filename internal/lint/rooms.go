@@ -84,7 +84,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	// PostgreSQL's own types, functions and so on, as data.
 	"internal/pgcatalog": {nil, []string{"planner", "engine/sqlite"}},
 	// OIDs of built-in types.
-	"internal/pgoid":     {nil, []string{"planner/plan", "engine/sqlite", "executor/several", "executor/timeinput", "gateway"}},
+	"internal/pgoid":     {nil, []string{"planner", "engine/sqlite", "executor/several", "executor/timeinput", "gateway"}},
 	"internal/pgbackend": {[]string{"sqlstate"}, []string{"engine/sqlite", "executor/several", "executor/txn", "gateway"}},
 	// What the shards of an engine can do, as data.
 	"engine/capability": {nil, []string{"shardmap", "engine/enginetest", "executor/several", "executor/txn", "schema", "internal/config", "internal/wiring"}},

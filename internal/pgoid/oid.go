@@ -64,3 +64,6 @@ const (
 	NameArray             uint32 = 1003
 	OIDArray              uint32 = 1028
 )
+
+// FirstNormal is the first OID that objects of users have (FirstNormalObjectId of transam.h).
+const FirstNormal uint32 = 16384

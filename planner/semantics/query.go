@@ -1,6 +1,8 @@
-package planner
+package semantics
 
 import (
+	"strconv"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
@@ -23,30 +25,30 @@ import (
 type jop uint8
 
 const (
-	jLeaf  jop = iota // a table, VALUES, a CTE, a function
-	jInner            // inner join, the list after FROM, and WHERE
-	jLeft             // l LEFT JOIN r
+	JLeaf     jop = iota // a table, VALUES, a CTE, a function
+	InnerJoin            // inner join, the list after FROM, and WHERE
+	LeftJoin             // l LEFT JOIN r
 	jFull
-	jSub // a subquery in FROM
+	JSub // a subquery in FROM
 )
 
-// jnode is a node of the join tree.
-type jnode struct {
-	op    jop
-	kids  []*jnode // two for joins
-	facts []*fact  // from ON or WHERE, or that a leaf has by itself
-	subs  []*query // subqueries in ON or WHERE
+// JoinNode is a node of the join tree.
+type JoinNode struct {
+	Op    jop
+	Kids  []*JoinNode // two for joins
+	Facts []*fact     // from ON or WHERE, or that a leaf has by itself
+	subs  []*Query    // subqueries in ON or WHERE
 	rtes  map[int]bool
-	q     *query // jSub
+	Query *Query // JSub
 
 	// A sharded table: the terms of its shard key.
 	table *shardmap.Table
-	name  string // as the statement calls it
-	key   []term
+	Name  string // as the statement calls it
+	Key   []Term
 }
 
-func newNode(op jop, kids ...*jnode) *jnode {
-	j := &jnode{op: op, kids: kids, rtes: map[int]bool{}}
+func newNode(op jop, kids ...*JoinNode) *JoinNode {
+	j := &JoinNode{Op: op, Kids: kids, rtes: map[int]bool{}}
 	for _, k := range kids {
 		for r := range k.rtes {
 			j.rtes[r] = true
@@ -55,37 +57,37 @@ func newNode(op jop, kids ...*jnode) *jnode {
 	return j
 }
 
-// query is one SELECT, or one arm of a set operation.
-type query struct {
-	root *jnode
-	arms []*query // set operation; root is nil
-	subs []*query // subqueries outside FROM and WHERE
-	with []*withQuery
-	cols []column
-	open bool // it has columns that are not known
+// Query is one SELECT, or one arm of a set operation.
+type Query struct {
+	Root       *JoinNode
+	Arms       []*Query // set operation; root is nil
+	Subqueries []*Query // subqueries outside FROM and WHERE
+	With       []*withQuery
+	Columns    []Column
+	Open       bool // it has columns that are not known
 	// given are facts about the rows of it that matter where it stands: column IN
 	// (this query).
-	given []*fact
-	sel   *pg.SelectStmt
-	sc    *scope
-	// inner are the terms of FROM that the columns are, noTerm for expressions.
-	inner []term
-	// aggregates: it aggregates without GROUP BY, or by it. windows: it calls window functions.
-	aggregates, windows bool
+	given  []*fact
+	Select *pg.SelectStmt
+	Scope  *Scope
+	// Inner are the terms of FROM that the columns are, NoTerm for expressions.
+	Inner []Term
+	// Aggregates: it aggregates without GROUP BY, or by it. windows: it calls window functions.
+	Aggregates, Windows bool
 	// up: the facts of FROM and WHERE hold for each output row. down: a row that
 	// has another value in an output column than the one that matters cannot
 	// change the rows that have it.
 	up, down bool
 	// links are output terms and the inner terms that they take their value
 	// from, where facts must not flow down.
-	links [][2]term
+	links [][2]Term
 	// consts are output columns that are constants themselves.
 	consts []*fact
 }
 
 // withQuery is a WITH query with the facts of its place.
 type withQuery struct {
-	q *query
+	q *Query
 	c *cte
 }
 
@@ -93,11 +95,11 @@ type withQuery struct {
 // operations and recursive WITH queries are gone through several times.
 const workMax = 10_000_000
 
-// work ends the analysis with 54001 when it takes too long.
-func (eq *equivalence) work(f *facts) {
+// Work ends the analysis with 54001 when it takes too long.
+func (eq *Equivalence) Work(f *Facts) {
 	eq.worked += 1
 	if f != nil {
-		eq.worked += len(f.list) + len(f.learned)
+		eq.worked += len(f.List) + len(f.learned)
 	}
 	if eq.worked > workMax {
 		fail(sqlstate.New(sqlstate.StatementTooComplex, "the statement is too complex: its subqueries nest too deeply to say which shard has their rows").
@@ -105,212 +107,214 @@ func (eq *equivalence) work(f *facts) {
 	}
 }
 
-// gather adds the facts that hold for every row of j.
-func (eq *equivalence) gather(j *jnode, f *facts) {
-	eq.work(f)
-	switch j.op {
-	case jLeaf:
-		f.learn(j, j.facts)
-	case jInner:
-		f.learn(j, j.facts)
-		for _, k := range j.kids {
-			eq.gather(k, f)
+// Gather adds the facts that hold for every row of j.
+func (eq *Equivalence) Gather(j *JoinNode, f *Facts) {
+	eq.Work(f)
+	switch j.Op {
+	case JLeaf:
+		f.learn(j, j.Facts)
+	case InnerJoin:
+		f.learn(j, j.Facts)
+		for _, k := range j.Kids {
+			eq.Gather(k, f)
 		}
-	case jLeft:
-		eq.gather(j.kids[0], f)
-		if f.present(eq.terms, j.kids[1].rtes) {
-			f.learn(j, j.facts)
-			eq.gather(j.kids[1], f)
+	case LeftJoin:
+		eq.Gather(j.Kids[0], f)
+		if f.present(eq.terms, j.Kids[1].rtes) {
+			f.learn(j, j.Facts)
+			eq.Gather(j.Kids[1], f)
 		}
 	case jFull:
-		l, r := f.present(eq.terms, j.kids[0].rtes), f.present(eq.terms, j.kids[1].rtes)
+		l, r := f.present(eq.terms, j.Kids[0].rtes), f.present(eq.terms, j.Kids[1].rtes)
 		if l && r {
-			f.learn(j, j.facts)
+			f.learn(j, j.Facts)
 		}
 		if l {
-			eq.gather(j.kids[0], f)
+			eq.Gather(j.Kids[0], f)
 		}
 		if r {
-			eq.gather(j.kids[1], f)
+			eq.Gather(j.Kids[1], f)
 		}
-	case jSub:
+	case JSub:
 		if !f.learned[j] {
-			eq.gatherQuery(j, j.q, f)
+			eq.gatherQuery(j, j.Query, f)
 		}
 	}
 }
 
 // gatherQuery adds what holds for every output row of a subquery in FROM.
-func (eq *equivalence) gatherQuery(j *jnode, q *query, f *facts) {
-	if q.root != nil && q.up {
+func (eq *Equivalence) gatherQuery(j *JoinNode, q *Query, f *Facts) {
+	if q.Root != nil && q.up {
 		f.learn(j, q.consts)
-		eq.gather(q.root, f)
+		eq.Gather(q.Root, f)
 		for _, l := range q.links {
-			if set, ok := f.best(asSet(f.class(l[1]))); ok {
-				f.list = append(f.list, oneOf(l[0], set))
+			if set, ok := f.best(AsSet(f.Class(l[1]))); ok {
+				f.List = append(f.List, OneOf(l[0], set))
 			}
 		}
 		return
 	}
 	// Set operations: a column is one of what the arms say.
 	f.learn(j, nil)
-	for i, c := range q.cols {
-		if c.term == noTerm {
+	for i, c := range q.Columns {
+		if c.Term == NoTerm {
 			continue
 		}
 		if set, ok := eq.exported(q, i, f); ok {
-			f.list = append(f.list, oneOf(c.term, set))
+			f.List = append(f.List, OneOf(c.Term, set))
 		}
 	}
 }
 
-func asSet(ts []term) map[term]bool {
-	m := make(map[term]bool, len(ts))
+// AsSet is a list of terms as a set.
+func AsSet(ts []Term) map[Term]bool {
+	m := make(map[Term]bool, len(ts))
 	for _, t := range ts {
 		m[t] = true
 	}
 	return m
 }
 
-func oneOf(t term, set []constant) *fact {
-	x := &fact{terms: []term{t}, rows: make([][]constant, len(set))}
+// OneOf is the fact that a term is one of some constants.
+func OneOf(t Term, set []Constant) *fact {
+	x := &fact{terms: []Term{t}, rows: make([][]Constant, len(set))}
 	for i, k := range set {
-		x.rows[i] = []constant{k}
+		x.rows[i] = []Constant{k}
 	}
 	return x
 }
 
 // exported returns the constants that an output column of q is one of.
-func (eq *equivalence) exported(q *query, i int, outer *facts) ([]constant, bool) {
-	eq.work(outer)
-	if q.arms != nil {
-		var all []constant
-		for _, arm := range q.arms {
-			if i >= len(arm.cols) {
+func (eq *Equivalence) exported(q *Query, i int, outer *Facts) ([]Constant, bool) {
+	eq.Work(outer)
+	if q.Arms != nil {
+		var all []Constant
+		for _, arm := range q.Arms {
+			if i >= len(arm.Columns) {
 				return nil, false
 			}
 			set, ok := eq.exported(arm, i, outer)
-			if !ok || len(q.cols) <= i || !keytype.SameFamily(arm.cols[i].typ, q.cols[i].typ) {
+			if !ok || len(q.Columns) <= i || !keytype.SameFamily(arm.Columns[i].typ, q.Columns[i].typ) {
 				return nil, false
 			}
 			all = append(all, set...)
 		}
 		return all, true
 	}
-	if i >= len(q.cols) || q.cols[i].term == noTerm || !q.up || q.root == nil {
+	if i >= len(q.Columns) || q.Columns[i].Term == NoTerm || !q.up || q.Root == nil {
 		return nil, false
 	}
 	f := outer.clone()
-	eq.gatherQuery(newNode(jSub), q, f)
-	return f.best(asSet(f.class(q.cols[i].term)))
+	eq.gatherQuery(newNode(JSub), q, f)
+	return f.best(AsSet(f.Class(q.Columns[i].Term)))
 }
 
-// routing finds the shard keys that the rows of a statement which can matter have.
-type routing struct {
-	*typer
+// Routing finds the shard keys that the rows of a statement which can matter have.
+type Routing struct {
+	*Typer
 	*constants
-	*equivalence
-	*touched
+	*Equivalence
+	*Touched
 
-	p     *Planner
-	st    *plan.Statement
-	bound *boundStatement
-	one   *oneShard
+	reader *Reader
+	st     *plan.Statement
+	bound  *BoundStatement
+	one    *OneShard
 
 	// placing: the facts of each place are looked for, and not its shard keys.
 	placing bool
-	// anchor is the table whose shard key the proof of locality follows, see local; outside: a sharded table was not
+	// Anchor is the table whose shard key the proof of locality follows, see local; outside: a sharded table was not
 	// bound to it.
-	anchor  *jnode
-	outside bool
+	Anchor  *JoinNode
+	Outside bool
 
 	known  map[string]bool // see repeated
-	stores [][]constant    // the shard keys that an INSERT stores
+	stores [][]Constant    // the shard keys that an INSERT stores
 }
 
 // visit looks for the shard key of every sharded table below j, with facts f
 // that hold for the rows of j that matter.
-func (rt *routing) visit(j *jnode, f *facts) {
-	rt.work(f)
-	switch j.op {
-	case jLeaf:
-		if j.key != nil {
+func (rt *Routing) visit(j *JoinNode, f *Facts) {
+	rt.Work(f)
+	switch j.Op {
+	case JLeaf:
+		if j.Key != nil {
 			rt.pin(j, f)
 		}
 		rt.visitAll(j.subs, f)
-	case jInner:
-		for _, k := range j.kids {
+	case InnerJoin:
+		for _, k := range j.Kids {
 			rt.visit(k, f)
 		}
 		rt.visitAll(j.subs, f)
-	case jLeft:
-		if f.present(rt.terms, j.kids[1].rtes) {
-			f.learn(j, j.facts)
-			rt.gather(j.kids[1], f)
-			rt.visit(j.kids[0], f)
-			rt.visit(j.kids[1], f)
+	case LeftJoin:
+		if f.present(rt.terms, j.Kids[1].rtes) {
+			f.learn(j, j.Facts)
+			rt.Gather(j.Kids[1], f)
+			rt.visit(j.Kids[0], f)
+			rt.visit(j.Kids[1], f)
 			rt.visitAll(j.subs, f)
 			return
 		}
-		rt.visit(j.kids[0], f)
+		rt.visit(j.Kids[0], f)
 		// A row of r matters only where ON is true; so ON can also show that a
 		// null-extended row of l is not meant.
 		g := f.clone()
-		g.learn(j, j.facts)
+		g.learn(j, j.Facts)
 		for range 2 {
-			rt.gather(j.kids[1], g)
-			rt.gather(j.kids[0], g)
+			rt.Gather(j.Kids[1], g)
+			rt.Gather(j.Kids[0], g)
 		}
-		rt.visit(j.kids[1], g)
+		rt.visit(j.Kids[1], g)
 		rt.visitAll(j.subs, g)
 	case jFull:
-		for _, k := range j.kids {
+		for _, k := range j.Kids {
 			g := f.clone()
-			rt.gather(k, g)
-			rt.gather(k, g)
+			rt.Gather(k, g)
+			rt.Gather(k, g)
 			rt.visit(k, g)
 		}
 		rt.visitAll(j.subs, f)
-	case jSub:
-		rt.visitQuery(j.q, f)
+	case JSub:
+		rt.VisitQuery(j.Query, f)
 	}
 }
 
-func (rt *routing) visitAll(qs []*query, f *facts) {
+func (rt *Routing) visitAll(qs []*Query, f *Facts) {
 	for _, q := range qs {
-		rt.visitQuery(q, f)
+		rt.VisitQuery(q, f)
 	}
 }
 
-// visitQuery proves one query, given what holds for the outer rows that matter.
-func (rt *routing) visitQuery(q *query, outer *facts) *facts {
+// VisitQuery proves one query, given what holds for the outer rows that matter.
+func (rt *Routing) VisitQuery(q *Query, outer *Facts) *Facts {
 	f := outer.clone()
-	f.list = append(f.list, q.given...)
-	for _, w := range q.with {
+	f.List = append(f.List, q.given...)
+	for _, w := range q.With {
 		if w.q != nil {
-			rt.visitQuery(w.q, outer)
+			rt.VisitQuery(w.q, outer)
 		}
 	}
-	for _, arm := range q.arms {
-		rt.visitQuery(arm, f)
+	for _, arm := range q.Arms {
+		rt.VisitQuery(arm, f)
 	}
-	if q.root != nil {
-		rt.gather(q.root, f)
-		rt.gather(q.root, f)
-		rt.visit(q.root, f)
+	if q.Root != nil {
+		rt.Gather(q.Root, f)
+		rt.Gather(q.Root, f)
+		rt.visit(q.Root, f)
 	}
-	rt.visitAll(q.subs, f)
+	rt.visitAll(q.Subqueries, f)
 	return f
 }
 
 // pin takes the shard keys of a table from the facts, or refuses one shard.
-func (rt *routing) pin(j *jnode, f *facts) {
+func (rt *Routing) pin(j *JoinNode, f *Facts) {
 	if rt.placing {
 		rt.seen(j, f)
 		return
 	}
 	rt.one.onOne(func() {
-		rows, missing, ok := f.alternatives(j.key, rt.p.limits.Keys)
+		rows, missing, ok := f.Alternatives(j.Key, rt.reader.Keys)
 		if !ok {
 			rt.notPinned(j, missing)
 		}
@@ -319,14 +323,14 @@ func (rt *routing) pin(j *jnode, f *facts) {
 }
 
 // addKeys adds shard key alternatives to the statement.
-func (rt *routing) addKeys(rows [][]constant) {
+func (rt *Routing) addKeys(rows [][]Constant) {
 	for _, r := range rows {
 		key := make([]plan.KeyExpr, len(r))
 		for i, k := range r {
-			e, ok := k.keyExpr(rt.types[i])
+			e, ok := k.KeyExpr(rt.Types[i])
 			if !ok {
 				fail(sqlstate.Refusal("CLV-0264", "the shard key is compared with a value of another type").
-					WithHint("Cast the value to %s.", rt.types[i].String()))
+					WithHint("Cast the value to %s.", rt.Types[i].String()))
 			}
 			key[i] = e
 		}
@@ -334,7 +338,7 @@ func (rt *routing) addKeys(rows [][]constant) {
 	}
 }
 
-func (rt *routing) addKey(key []plan.KeyExpr) {
+func (rt *Routing) addKey(key []plan.KeyExpr) {
 	for _, e := range key {
 		if e.Never {
 			return
@@ -350,7 +354,7 @@ func (rt *routing) addKey(key []plan.KeyExpr) {
 	if len(rt.st.Keys) >= distinctKeys && rt.repeated(key) {
 		return
 	}
-	if len(rt.st.Keys) >= rt.p.limits.Keys {
+	if len(rt.st.Keys) >= rt.reader.Keys {
 		fail(sqlstate.Refusal("CLV-0265", "the statement names too many shard keys").WithHint("Send it in several statements."))
 	}
 	rt.st.Keys = append(rt.st.Keys, key)
@@ -362,7 +366,7 @@ const distinctKeys = 1000
 
 // repeated reports whether a key of literals is there already. The statement then
 // says nothing about other texts of its shape.
-func (rt *routing) repeated(key []plan.KeyExpr) bool {
+func (rt *Routing) repeated(key []plan.KeyExpr) bool {
 	mark := func(key []plan.KeyExpr) (string, bool) {
 		k := make(keyspace.Key, len(key))
 		for i := range key {
@@ -375,7 +379,7 @@ func (rt *routing) repeated(key []plan.KeyExpr) bool {
 	}
 	if rt.known == nil {
 		rt.known = make(map[string]bool, len(rt.st.Keys))
-		rt.dropped = true
+		rt.Dropped = true
 		kept := rt.st.Keys[:0]
 		for _, have := range rt.st.Keys {
 			if m, ok := mark(have); ok {
@@ -414,29 +418,29 @@ func sameKey(a, b []plan.KeyExpr) bool {
 	return true
 }
 
-func (rt *routing) notPinned(j *jnode, missing int) {
+func (rt *Routing) notPinned(j *JoinNode, missing int) {
 	if rt.unread != nil {
 		fail(rt.unread)
 	}
 	col := j.table.ShardKey[missing]
 	fail(sqlstate.Refusal("CLV-0266", "the statement could need rows of table %s from several shards: its shard key column %s is not fixed", sqltext.QuoteName(j.table.Schema, j.table.Name), sqltext.QuoteIdent(col)).
-		WithHint(`Add "%s.%s = ..." to the WHERE clause.`, sqltext.QuoteIdent(j.name), sqltext.QuoteIdent(col)))
+		WithHint(`Add "%s.%s = ..." to the WHERE clause.`, sqltext.QuoteIdent(j.Name), sqltext.QuoteIdent(col)))
 }
 
-// selectQuery reads a SELECT, VALUES, TABLE or set operation.
-func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
-	a.work(nil)
+// SelectQuery reads a SELECT, VALUES, TABLE or set operation.
+func (a *binder) SelectQuery(s *pg.SelectStmt, parent *Scope) *Query {
+	a.Work(nil)
 	a.worked += 100
-	q := &query{sel: s}
-	sc := &scope{parent: parent}
-	q.sc = sc
+	q := &Query{Select: s}
+	sc := &Scope{parent: parent}
+	q.Scope = sc
 	a.bound.selects = append(a.bound.selects, q)
-	q.with = a.withClause(s.WithClause, sc)
+	q.With = a.withClause(s.WithClause, sc)
 	if s.IntoClause != nil {
-		a.into = s.IntoClause
+		a.Into = s.IntoClause
 	}
 	if len(s.LockingClause) > 0 {
-		a.locks = true
+		a.Locks = true
 		a.noteLocked(s, sc)
 	}
 	if s.Op != pg.SetOperation_SETOP_NONE {
@@ -447,60 +451,60 @@ func (a *binder) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 		a.valuesQuery(q, s, sc)
 		return q
 	}
-	q.root = a.from(s.FromClause, sc)
-	a.where(q.root, s.WhereClause, sc)
+	q.Root = a.from(s.FromClause, sc)
+	a.where(q.Root, s.WhereClause, sc)
 
 	aggregates, returnsSets := a.aggregates, a.windows
-	w := &walker{sc: sc, subs: &q.subs}
+	w := &Walker{Scope: sc, Subqueries: &q.Subqueries}
 	a.walkList(s.DistinctClause, w)
 	a.walkList(s.TargetList, w)
-	a.walk(s.HavingClause, w)
+	a.Walk(s.HavingClause, w)
 	a.walkList(s.SortClause, w)
 	grouped := len(s.GroupClause) > 0
 	hasAggregate := a.aggregates != aggregates || s.HavingClause != nil
 	hasWindow := a.windows != returnsSets || len(s.WindowClause) > 0
 	a.walkList(s.GroupClause, w)
 	a.walkList(s.WindowClause, w)
-	a.walk(s.LimitCount, w)
-	a.walk(s.LimitOffset, w)
+	a.Walk(s.LimitCount, w)
+	a.Walk(s.LimitOffset, w)
 
 	groupTerms, plainGroup := groupedBy(s, sc)
 	q.up = !(hasAggregate && !grouped) && plainGroup
 	distinctOn := len(s.DistinctClause) > 0 && s.DistinctClause[0].GetNode() != nil
 	q.down = q.up && s.LimitCount == nil && s.LimitOffset == nil && !hasWindow && !distinctOn
-	q.aggregates, q.windows = hasAggregate || grouped, hasWindow
+	q.Aggregates, q.Windows = hasAggregate || grouped, hasWindow
 	a.outputs(q, s.TargetList, sc, grouped, groupTerms)
 	return q
 }
 
 // setOperation reads UNION and its like.
-func (a *binder) setOperation(q *query, s *pg.SelectStmt, sc *scope) {
-	l := a.selectQuery(s.Larg, sc)
-	r := a.selectQuery(s.Rarg, sc)
-	q.arms = []*query{l, r}
-	q.open = l.open || r.open
-	rte := a.newRTE()
-	for i, c := range l.cols {
-		col := column{name: c.name, term: noTerm}
-		if i < len(r.cols) && !q.open && keytype.SameFamily(c.typ, r.cols[i].typ) {
+func (a *binder) setOperation(q *Query, s *pg.SelectStmt, sc *Scope) {
+	l := a.SelectQuery(s.Larg, sc)
+	r := a.SelectQuery(s.Rarg, sc)
+	q.Arms = []*Query{l, r}
+	q.Open = l.Open || r.Open
+	rte := a.NewRTE()
+	for i, c := range l.Columns {
+		col := Column{Name: c.Name, Term: NoTerm}
+		if i < len(r.Columns) && !q.Open && keytype.SameFamily(c.typ, r.Columns[i].typ) {
 			col.typ = c.typ
-			col.term = a.newTerm(termInfo{typ: c.typ, rte: rte})
+			col.Term = a.newTerm(termInfo{typ: c.typ, rte: rte})
 		}
-		q.cols = append(q.cols, col)
+		q.Columns = append(q.Columns, col)
 	}
-	w := &walker{sc: sc, subs: &q.subs}
+	w := &Walker{Scope: sc, Subqueries: &q.Subqueries}
 	a.walkList(s.SortClause, w)
-	a.walk(s.LimitCount, w)
-	a.walk(s.LimitOffset, w)
+	a.Walk(s.LimitCount, w)
+	a.Walk(s.LimitOffset, w)
 }
 
 // groupedBy are the terms among the expressions of GROUP BY; plain is false with grouping sets.
-func groupedBy(s *pg.SelectStmt, sc *scope) (terms map[term]bool, plain bool) {
-	terms, plain = map[term]bool{}, true
+func groupedBy(s *pg.SelectStmt, sc *Scope) (terms map[Term]bool, plain bool) {
+	terms, plain = map[Term]bool{}, true
 	for _, g := range s.GroupClause {
 		if c := g.GetColumnRef(); c != nil {
 			if names := sqltree.FieldNames(c); names != nil {
-				terms[sc.resolve(names).term] = true
+				terms[sc.resolve(names).Term] = true
 			}
 			continue
 		}
@@ -508,27 +512,27 @@ func groupedBy(s *pg.SelectStmt, sc *scope) (terms map[term]bool, plain bool) {
 			plain = false
 		}
 	}
-	delete(terms, noTerm)
+	delete(terms, NoTerm)
 	return terms, plain
 }
 
 // outputs computes the columns of a query.
-func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, groupTerms map[term]bool) {
-	rte := a.newRTE()
-	add := func(name string, c column) {
-		out := column{name: name, term: noTerm, typ: c.typ, oid: c.oid, late: c.late}
+func (a *binder) outputs(q *Query, list []*pg.Node, sc *Scope, grouped bool, groupTerms map[Term]bool) {
+	rte := a.NewRTE()
+	add := func(name string, c Column) {
+		out := Column{Name: name, Term: NoTerm, typ: c.typ, oid: c.oid, late: c.late}
 		switch {
-		case c.term == noTerm || c.typ == 0:
+		case c.Term == NoTerm || c.typ == 0:
 			out.typ = 0
-		case q.down && (!grouped || groupTerms[c.term]):
-			out.term = c.term
+		case q.down && (!grouped || groupTerms[c.Term]):
+			out.Term = c.Term
 		case q.up:
-			info := a.terms[c.term]
-			out.term = a.newTerm(termInfo{typ: c.typ, rte: rte, plain: info.plain})
-			q.links = append(q.links, [2]term{out.term, c.term})
+			info := a.terms[c.Term]
+			out.Term = a.newTerm(termInfo{typ: c.typ, rte: rte, plain: info.plain})
+			q.links = append(q.links, [2]Term{out.Term, c.Term})
 		}
-		q.cols = append(q.cols, out)
-		q.inner = append(q.inner, c.term)
+		q.Columns = append(q.Columns, out)
+		q.Inner = append(q.Inner, c.Term)
 	}
 	for _, n := range list {
 		r := n.GetResTarget()
@@ -549,52 +553,52 @@ func (a *binder) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, gro
 			continue
 		}
 		if sqltree.IsStar(n) {
-			q.open = true // the fields of a value
+			q.Open = true // the fields of a value
 			continue
 		}
 		a.computedOutput(q, r, sc, rte)
 	}
-	if q.root != nil {
-		q.root.rtes[rte] = true
+	if q.Root != nil {
+		q.Root.rtes[rte] = true
 	}
 }
 
 // computedOutput adds a column that is no column of FROM.
-func (a *binder) computedOutput(q *query, r *pg.ResTarget, sc *scope, rte int) {
+func (a *binder) computedOutput(q *Query, r *pg.ResTarget, sc *Scope, rte int) {
 	name := r.Name
 	if name == "" {
 		name = outputname.Of(r.Val)
-		q.open = q.open || outputname.Unsure(r.Val)
+		q.Open = q.Open || outputname.Unsure(r.Val)
 	}
-	col := column{name: name, term: noTerm}
+	col := Column{Name: name, Term: NoTerm}
 	if c := r.Val.GetAConst(); c.GetSval() != nil {
 		col.text = c
 	}
 	col.late = &lateType{of: r, sc: sc}
 	if t := a.literalType(r.Val); t != 0 && q.up {
-		if k, ok := a.constantOf(r.Val, t, false); ok {
+		if k, ok := a.ConstantOf(r.Val, t, false); ok {
 			col.typ = t
-			col.term = a.newTerm(termInfo{typ: t, rte: rte, plain: true})
-			q.consts = append(q.consts, oneOf(col.term, []constant{k}))
+			col.Term = a.newTerm(termInfo{typ: t, rte: rte, plain: true})
+			q.consts = append(q.consts, OneOf(col.Term, []Constant{k}))
 		}
 	}
-	q.cols = append(q.cols, col)
-	q.inner = append(q.inner, noTerm)
+	q.Columns = append(q.Columns, col)
+	q.Inner = append(q.Inner, NoTerm)
 }
 
 // expandStar expands * and name.*.
-func expandStar(q *query, c *pg.ColumnRef, sc *scope, add func(string, column)) {
+func expandStar(q *Query, c *pg.ColumnRef, sc *Scope, add func(string, Column)) {
 	names := sqltree.Strings(c.Fields)
 	found := false
 	for s := sc; s != nil && !found; s = s.parent {
-		for _, it := range s.items {
-			if len(names) == 0 && !it.bare || len(names) > 0 && (!it.rel || it.name != names[len(names)-1]) {
+		for _, it := range s.Items {
+			if len(names) == 0 && !it.Bare || len(names) > 0 && (!it.Qualified || it.Name != names[len(names)-1]) {
 				continue
 			}
 			found = true
-			q.open = q.open || it.open
-			for _, col := range it.cols {
-				add(col.name, col)
+			q.Open = q.Open || it.Open
+			for _, col := range it.Columns {
+				add(col.Name, col)
 			}
 		}
 		if len(names) == 0 {
@@ -602,13 +606,13 @@ func expandStar(q *query, c *pg.ColumnRef, sc *scope, add func(string, column)) 
 		}
 	}
 	if !found {
-		q.open = true
+		q.Open = true
 	}
 }
 
 // literalType returns the type that a literal has by itself, 0 if it is not
 // one whose equality with a shard key is certain.
-func (ty *typer) literalType(n *pg.Node) keyspace.Type {
+func (ty *Typer) literalType(n *pg.Node) keyspace.Type {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_AConst:
 		switch v.AConst.Val.(type) {
@@ -627,21 +631,21 @@ func (ty *typer) literalType(n *pg.Node) keyspace.Type {
 }
 
 // valuesQuery reads VALUES (...), (...): each column is one of its constants.
-func (a *binder) valuesQuery(q *query, s *pg.SelectStmt, sc *scope) {
-	w := &walker{sc: sc, subs: &q.subs}
+func (a *binder) valuesQuery(q *Query, s *pg.SelectStmt, sc *Scope) {
+	w := &Walker{Scope: sc, Subqueries: &q.Subqueries}
 	for _, row := range s.ValuesLists {
-		a.walk(row, w)
+		a.Walk(row, w)
 	}
 	a.walkList(s.SortClause, w)
-	a.walk(s.LimitCount, w)
-	a.walk(s.LimitOffset, w)
-	q.root = newNode(jInner)
+	a.Walk(s.LimitCount, w)
+	a.Walk(s.LimitOffset, w)
+	q.Root = newNode(InnerJoin)
 	q.up = true
-	rte := a.newRTE()
-	q.root.rtes[rte] = true
+	rte := a.NewRTE()
+	q.Root.rtes[rte] = true
 	width := len(s.ValuesLists[0].GetList().GetItems())
 	for i := range width {
-		col := column{name: "column" + itoa(i+1), term: noTerm}
+		col := Column{Name: "column" + strconv.Itoa(i+1), Term: NoTerm}
 		var typ keyspace.Type
 		same := true
 		for _, row := range s.ValuesLists {
@@ -658,9 +662,9 @@ func (a *binder) valuesQuery(q *query, s *pg.SelectStmt, sc *scope) {
 			typ = t
 		}
 		if same && typ != 0 {
-			set := make([]constant, 0, len(s.ValuesLists))
+			set := make([]Constant, 0, len(s.ValuesLists))
 			for _, row := range s.ValuesLists {
-				k, ok := a.constantOf(row.GetList().GetItems()[i], typ, false)
+				k, ok := a.ConstantOf(row.GetList().GetItems()[i], typ, false)
 				if !ok {
 					same = false
 					break
@@ -669,10 +673,10 @@ func (a *binder) valuesQuery(q *query, s *pg.SelectStmt, sc *scope) {
 			}
 			if same {
 				col.typ = typ
-				col.term = a.newTerm(termInfo{typ: typ, rte: rte, plain: true})
-				q.consts = append(q.consts, oneOf(col.term, set))
+				col.Term = a.newTerm(termInfo{typ: typ, rte: rte, plain: true})
+				q.consts = append(q.consts, OneOf(col.Term, set))
 			}
 		}
-		q.cols = append(q.cols, col)
+		q.Columns = append(q.Columns, col)
 	}
 }

@@ -1,4 +1,4 @@
-package planner
+package semantics
 
 import (
 	"strings"
@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/serverdependent"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/planner/utility"
@@ -18,51 +19,51 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// effects are what the functions and types of a statement do beyond giving a value: where it may run then.
-type effects struct {
-	typer   *typer
-	src     *sourceText
-	touched *touched
+// Effects are what the functions and types of a statement do beyond giving a value: where it may run then.
+type Effects struct {
+	typer   *Typer
+	src     *sourcetext.Text
+	touched *Touched
 	st      *plan.Statement
-	one     *oneShard
+	one     *OneShard
 
 	aggregates, windows int
-	sequence            string // a sequence function
+	Sequence            string // a sequence function
 	temporaryCall       string // a function in pg_temp
 	advisory            string // a function of advisory locks, or of notifications
 	largeObject         string // a function of large objects
-	lastAlone           bool   // lastval() is the only one of a SELECT without FROM
-	preferDefault       bool
-	mayType             bool // see ownType
-	volatile            bool // it calls a volatile function
-	traces              bool // it calls one that may leave something in its session
-	maySet              bool // it may call set_config()
-	locks, changes      bool
-	pids                bool   // pg_backend_pid() is the router's in this statement
-	numbers             bool   // see Statement.Numbers
-	objects             bool   // it may take the OID of an object
-	number              string // what it takes one as, see TakesOID
+	LastAlone           bool   // lastval() is the only one of a SELECT without FROM
+	PreferDefault       bool
+	MayType             bool // see ownType
+	Volatile            bool // it calls a volatile function
+	Traces              bool // it calls one that may leave something in its session
+	MaySet              bool // it may call set_config()
+	Locks, Changes      bool
+	PIDs                bool   // pg_backend_pid() is the router's in this statement
+	Numbers             bool   // see Statement.Numbers
+	Objects             bool   // it may take the OID of an object
+	Number              string // what it takes one as, see TakesOID
 }
 
-// catalogType notes a cast to a type that is looked up in a database's catalogue:
+// CatalogType notes a cast to a type that is looked up in a database's catalogue:
 // object ids differ between shards, so the default shard answers if it can.
-func (fx *effects) catalogType(n *pg.TypeName) {
+func (fx *Effects) CatalogType(n *pg.TypeName) {
 	names := sqltree.Strings(n.GetNames())
 	if len(names) > 0 && (strings.HasPrefix(names[len(names)-1], "reg") || names[len(names)-1] == "oid") {
-		fx.preferDefault, fx.objects = true, true
+		fx.PreferDefault, fx.Objects = true, true
 	}
 	if n.GetPctType() {
-		fx.preferDefault = true
+		fx.PreferDefault = true
 	}
 	if len(names) > 0 && !serverdependent.WithoutOID[names[len(names)-1]] {
 		fx.ownType(names)
 	}
-	fx.numbers = fx.numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !serverdependent.WithoutOID[names[len(names)-1]]
+	fx.Numbers = fx.Numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !serverdependent.WithoutOID[names[len(names)-1]]
 }
 
 // ownType notes a type that may be one of the user's: the row type of a table that is not on every shard, perhaps. A
 // statement without tables goes where every type is then.
-func (fx *effects) ownType(names []string) {
+func (fx *Effects) ownType(names []string) {
 	if len(names) > 2 || names[0] == "pg_catalog" || names[0] == "information_schema" {
 		return
 	}
@@ -70,16 +71,16 @@ func (fx *effects) ownType(names []string) {
 	if len(names) == 2 {
 		v.Schemaname = names[0]
 	}
-	t := fx.typer.relation(v).table
-	fx.mayType = fx.mayType || t == nil
-	fx.preferDefault = fx.preferDefault || t != nil && t.Kind == shardmap.Whole
+	t := fx.typer.Relation(v).Table
+	fx.MayType = fx.MayType || t == nil
+	fx.PreferDefault = fx.PreferDefault || t != nil && t.Kind == shardmap.Whole
 }
 
-// function checks that a call can be let through.
-func (fx *effects) function(f *pg.FuncCall) {
+// CheckCall checks that a call can be let through.
+func (fx *Effects) CheckCall(f *pg.FuncCall) {
 	names := sqltree.Strings(f.Funcname)
 	name := names[len(names)-1]
-	if fillOwn[name] || fillNative[name] {
+	if RouterFunctions[name] || RouterNative[name] {
 		fx.unfilled(f)
 	}
 	fx.foreignPID(f)
@@ -88,28 +89,28 @@ func (fx *effects) function(f *pg.FuncCall) {
 		case "pg_catalog":
 			clustercatalog.RefuseShared(name)
 		case "information_schema":
-			fx.preferDefault = true
+			fx.PreferDefault = true
 			return
 		case VirtualSchema:
 			fail(sqlstate.Refusal("CLV-0232", "cleave.%s can only be called by itself: SELECT cleave.%s(...)", name, name))
 		case InternalSchema:
-			fail(internalSchemaError())
+			fail(InternalSchemaError())
 		default:
-			if fx.typer.kindOf(f) == "" {
+			if fx.typer.KindOf(f) == "" {
 				fx.typer.userCode("function " + strings.Join(names, ".") + "()")
 			}
 		}
 	}
-	if inTemp(names) {
+	if InTemp(names) {
 		fx.tempCall(names)
 	}
-	kind := fx.typer.kindOf(f)
+	kind := fx.typer.KindOf(f)
 	if kind == "" {
 		fx.typer.userCode("function " + name + "()")
 	} else if len(names) == 1 {
 		clustercatalog.RefuseShared(name)
 	}
-	fx.volatile = fx.volatile || strings.HasPrefix(kind, "v")
+	fx.Volatile = fx.Volatile || strings.HasPrefix(kind, "v")
 	fx.tracing(name, kind)
 	if f.Over != nil {
 		fx.windows++
@@ -122,21 +123,21 @@ func (fx *effects) function(f *pg.FuncCall) {
 	} else if ours || name == "set_limit" { // pg_trgm's
 		fx.checkFunction(name, len(f.Args))
 	}
-	fx.numbers = fx.numbers || !ours || serverdependent.NamesObjects[name]
-	fx.objects = fx.objects || name == "pg_typeof" || name == "regclass" || strings.HasPrefix(name, "to_reg")
+	fx.Numbers = fx.Numbers || !ours || serverdependent.NamesObjects[name]
+	fx.Objects = fx.Objects || name == "pg_typeof" || name == "regclass" || strings.HasPrefix(name, "to_reg")
 }
 
-func (fx *effects) checkFunction(name string, args int) {
+func (fx *Effects) checkFunction(name string, args int) {
 	if secretFunctions[name] {
-		fx.typer.secret("function " + name)
+		fx.typer.Secret("function " + name)
 	}
 	switch name {
 	case "nextval", "setval":
-		fx.sequence = name
+		fx.Sequence = name
 		return
 	case "currval", "lastval":
-		if fx.sequence == "" {
-			fx.sequence = name
+		if fx.Sequence == "" {
+			fx.Sequence = name
 		}
 		return
 	case "setseed":
@@ -154,7 +155,7 @@ func (fx *effects) checkFunction(name string, args int) {
 	}
 	if builtin.IsAdvisory(name) {
 		// All of them are on the default shard, so that they exclude each other.
-		fx.advisory, fx.preferDefault, fx.locks = name, true, true
+		fx.advisory, fx.PreferDefault, fx.Locks = name, true, true
 		fx.st.Unlocks = fx.st.Unlocks || strings.HasPrefix(name, "pg_advisory_unlock")
 		fx.st.Notifies = fx.st.Notifies || name == "pg_notify"
 		if (strings.HasPrefix(name, "pg_advisory_lock") || strings.HasPrefix(name, "pg_try_advisory_lock")) && !fx.touched.defining {
@@ -164,7 +165,7 @@ func (fx *effects) checkFunction(name string, args int) {
 	}
 	why, denied := builtin.Reach[name]
 	if builtin.IsLargeObject(name) && fx.st.DDL == nil { // what a definition says is evaluated on every shard
-		fx.largeObject, fx.preferDefault, fx.locks = name, true, true
+		fx.largeObject, fx.PreferDefault, fx.Locks = name, true, true
 		return
 	}
 	for _, p := range builtin.ReachPrefixes {
@@ -184,21 +185,21 @@ func (fx *effects) checkFunction(name string, args int) {
 	}
 	if strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "to_reg") || strings.HasPrefix(name, "has_") || strings.HasSuffix(name, "_description") ||
 		strings.HasPrefix(name, "inet_") || name == "format_type" || name == "row_security_active" || name == "current_database" {
-		fx.preferDefault = true
+		fx.PreferDefault = true
 	}
 }
 
-// fillCall reads a call that the router evaluates. ok is false for every other call.
-func (fx *effects) fillCall(f *pg.FuncCall) (v plan.FillValue, ok bool) {
+// FillCall reads a call that the router evaluates. ok is false for every other call.
+func (fx *Effects) FillCall(f *pg.FuncCall) (v plan.FillValue, ok bool) {
 	names := sqltree.Strings(f.Funcname)
 	name := names[len(names)-1]
-	own := len(names) == 2 && (names[0] == VirtualSchema || names[0] == InternalSchema) && fillOwn[name]
-	native := (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && fillNative[name]
+	own := len(names) == 2 && (names[0] == VirtualSchema || names[0] == InternalSchema) && RouterFunctions[name]
+	native := (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && RouterNative[name]
 	if !own && !native || f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || len(f.AggOrder) > 0 {
 		return v, false
 	}
 	if native {
-		fx.typer.native(f)
+		fx.typer.Native(f)
 	}
 	switch name {
 	case "next_id":
@@ -209,17 +210,17 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v plan.FillValue, ok bool) {
 		return v, len(f.Args) == 0
 	case "lastval":
 		v.Source = name
-		return v, len(f.Args) == 0 && (fx.lastAlone || len(fx.typer.snap.State().Sequences) > 0 || fx.typer.lonely())
+		return v, len(f.Args) == 0 && (fx.LastAlone || len(fx.typer.Snapshot.State().Sequences) > 0 || fx.typer.Lonely())
 	case "nextval", "currval":
 		if len(f.Args) < 1 || len(f.Args) > 2 || len(f.Args) == 2 && !own {
 			return v, false
 		}
 	case "setval":
-		if !fx.isSetval(f) {
+		if !fx.IsSetval(f) {
 			return v, false
 		}
 	}
-	q := fx.typer.sequenceArg(f.Args[0])
+	q := fx.typer.SequenceArg(f.Args[0])
 	if q == nil {
 		return v, false
 	}
@@ -227,7 +228,7 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v plan.FillValue, ok bool) {
 	if name != "setval" {
 		return v, true
 	}
-	args, simple := setvalArgs(f)
+	args, simple := SetvalArgs(f)
 	if !simple {
 		fail(sqlstate.Refusal("CLV-0512", "setval() of a sequence of the cluster stands by itself in a SELECT, or takes a number or a parameter, and true or false").
 			WithHint("Write SELECT setval('name', max(id)) FROM t, without parameters, GROUP BY, ORDER BY, DISTINCT, LIMIT, WITH and other columns."))
@@ -236,15 +237,15 @@ func (fx *effects) fillCall(f *pg.FuncCall) (v plan.FillValue, ok bool) {
 	return args, true
 }
 
-// isSetval reports whether a call is one of PostgreSQL's setval() with as many arguments as that takes.
-func (fx *effects) isSetval(f *pg.FuncCall) bool {
+// IsSetval reports whether a call is one of PostgreSQL's setval() with as many arguments as that takes.
+func (fx *Effects) IsSetval(f *pg.FuncCall) bool {
 	names := sqltree.Strings(f.Funcname)
 	return names[len(names)-1] == "setval" && (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && len(f.Args) >= 2 && len(f.Args) <= 3 &&
 		!f.AggStar && !f.AggDistinct && f.Over == nil && !f.FuncVariadic && f.AggFilter == nil && len(f.AggOrder) == 0
 }
 
-// setvalArgs reads the arguments of setval() behind the sequence. simple: they are a number or a parameter, and true or false.
-func setvalArgs(f *pg.FuncCall) (v plan.FillValue, simple bool) {
+// SetvalArgs reads the arguments of setval() behind the sequence. simple: they are a number or a parameter, and true or false.
+func SetvalArgs(f *pg.FuncCall) (v plan.FillValue, simple bool) {
 	v.Called = true
 	if len(f.Args) == 3 {
 		b := f.Args[2].GetAConst().GetBoolval()
@@ -257,7 +258,7 @@ func setvalArgs(f *pg.FuncCall) (v plan.FillValue, simple bool) {
 	for arg.GetTypeCast() != nil {
 		arg = arg.GetTypeCast().Arg
 	}
-	if p := paramOf(arg); p > 0 {
+	if p := ParamOf(arg); p > 0 {
 		v.ValueParam = p
 		return v, true
 	}
@@ -281,9 +282,9 @@ func setvalArgs(f *pg.FuncCall) (v plan.FillValue, simple bool) {
 }
 
 // unfilled refuses a call that the router evaluates where it cannot.
-func (fx *effects) unfilled(f *pg.FuncCall) {
-	v, ok := fx.fillCall(f)
-	if !ok || v.Source == "lastval" && len(fx.typer.snap.State().Sequences) == 0 && !fx.typer.lonely() {
+func (fx *Effects) unfilled(f *pg.FuncCall) {
+	v, ok := fx.FillCall(f)
+	if !ok || v.Source == "lastval" && len(fx.typer.Snapshot.State().Sequences) == 0 && !fx.typer.Lonely() {
 		return // the default shard knows
 	}
 	names := sqltree.Strings(f.Funcname)
@@ -320,12 +321,12 @@ func (fx *effects) unfilled(f *pg.FuncCall) {
 		WithHint("Take the values first, as many as there are rows, and pass them: SELECT %s) FROM generate_series(1, 10).", call))
 }
 
-// called checks the functions that are called where no statement is analysed: in partition keys and bounds, exclusion
+// CheckCalls checks the functions that are called where no statement is analysed: in partition keys and bounds, exclusion
 // constraints, and definitions of what the map does not know. A shard runs them for every row.
-func (fx *effects) called(m proto.Message) {
+func (fx *Effects) CheckCalls(m proto.Message) {
 	sqltree.Inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
-			fx.function(f)
+			fx.CheckCall(f)
 		}
 		fx.typer.field(m, nil)
 		return true
@@ -333,17 +334,17 @@ func (fx *effects) called(m proto.Message) {
 }
 
 // foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
-func (fx *effects) foreignPID(f *pg.FuncCall) {
-	if fx.pids && sqltree.NativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == plan.SourcePID && !fx.src.OfProcesses() {
+func (fx *Effects) foreignPID(f *pg.FuncCall) {
+	if fx.PIDs && sqltree.NativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == plan.SourcePID && !fx.src.OfProcesses() {
 		fail(sqlstate.Refusal("CLV-0417", "pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it").
 			WithHint("Run SELECT pg_backend_pid(), and give the number."))
 	}
 }
 
 // setsWithin notes a call of set_config() in a statement that does more. What comes of it, its shard is asked.
-func (fx *effects) setsWithin(f *pg.FuncCall) {
+func (fx *Effects) setsWithin(f *pg.FuncCall) {
 	switch {
-	case !fx.maySet || fx.touched.defining:
+	case !fx.MaySet || fx.touched.defining:
 		fail(sqlstate.Refusal("CLV-1243", "set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only").
 			WithHint("Run SELECT set_config('name', 'value', false) by itself, or SET."))
 	case !utility.IsSetConfig(f):
@@ -363,16 +364,31 @@ func (fx *effects) setsWithin(f *pg.FuncCall) {
 }
 
 // tempCall notes the call of a function in pg_temp, which is what createTempFunction lets through. It may write.
-func (fx *effects) tempCall(names []string) {
+func (fx *Effects) tempCall(names []string) {
 	if fx.st.DDL != nil || fx.touched.defining {
 		fail(sqlstate.Refusal("CLV-0829", "a function in pg_temp cannot be called in a definition").
 			WithHint("Make the function in another schema."))
 	}
 	fx.st.TempCall = true
-	fx.temporaryCall, fx.preferDefault, fx.locks, fx.volatile = strings.Join(names, "."), true, true, true
+	fx.temporaryCall, fx.PreferDefault, fx.Locks, fx.Volatile = strings.Join(names, "."), true, true, true
 }
 
-// tracing notes a call of a function of a kind, see kindOf.
-func (fx *effects) tracing(name, kind string) {
-	fx.traces = fx.traces || strings.HasPrefix(kind, "v") && !(builtin.Kind(name) == kind && (traceless[name] || builtin.IsLargeObject(name)))
+// tracing notes a call of a function of a kind, see KindOf.
+func (fx *Effects) tracing(name, kind string) {
+	fx.Traces = fx.Traces || strings.HasPrefix(kind, "v") && !(builtin.Kind(name) == kind && (Traceless[name] || builtin.IsLargeObject(name)))
 }
+
+// A shard's session serves many sessions of the router. What a statement leaves in it, and the router does not follow, is put back
+// before another session gets it. So it has to be proved which statements leave nothing. The proof is a list of what is known to do so: kinds
+// of statements, PostgreSQL's functions that are not volatile and some that are, and functions of users that call no others. What is
+// not on the list costs time, not safety.
+
+// Traceless are volatile functions of PostgreSQL's that leave nothing in their session that the router does not follow. Those of advisory locks until the transaction's end, and of
+// notifications, end with it, as do descriptors of large objects.
+var Traceless = sqltext.WordSet(`array_sample array_shuffle bernoulli clock_timestamp current_query currval gen_random_uuid lastval nextval setval pg_advisory_xact_lock
+	pg_advisory_xact_lock_shared pg_blocking_pids pg_collation_actual_version pg_current_wal_flush_lsn pg_current_wal_insert_lsn pg_current_wal_lsn
+	pg_database_size pg_get_wal_replay_pause_state pg_indexes_size pg_is_in_backup pg_is_in_recovery pg_is_wal_replay_paused pg_jit_available
+	pg_last_wal_receive_lsn pg_last_wal_replay_lsn pg_last_xact_replay_timestamp pg_lock_status pg_notification_queue_usage pg_notify
+	pg_partition_ancestors pg_partition_tree pg_prepared_xact pg_relation_size pg_safe_snapshot_blocking_pids pg_sequence_last_value pg_sleep
+	pg_sleep_for pg_sleep_until pg_table_size pg_tablespace_size pg_total_relation_size pg_try_advisory_xact_lock
+	pg_try_advisory_xact_lock_shared pg_xact_commit_timestamp random random_normal system timeofday timezone txid_status uuidv4 uuidv7`)

@@ -1,4 +1,4 @@
-package planner
+package semantics
 
 import (
 	"strconv"
@@ -14,15 +14,13 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // from reads the list after FROM into the scope and returns its join tree.
-func (a *binder) from(list []*pg.Node, sc *scope) *jnode {
-	root := newNode(jInner)
+func (a *binder) from(list []*pg.Node, sc *Scope) *JoinNode {
+	root := newNode(InnerJoin)
 	for _, n := range list {
 		j, items := a.fromItem(n, sc)
-		sc.items = append(sc.items, items...)
-		root.kids = append(root.kids, j)
+		sc.Items = append(sc.Items, items...)
+		root.Kids = append(root.Kids, j)
 		for r := range j.rtes {
 			root.rtes[r] = true
 		}
@@ -31,52 +29,52 @@ func (a *binder) from(list []*pg.Node, sc *scope) *jnode {
 }
 
 // where adds a condition to a join node: its facts and its subqueries.
-func (a *binder) where(j *jnode, cond *pg.Node, sc *scope) {
+func (a *binder) where(j *JoinNode, cond *pg.Node, sc *Scope) {
 	if cond == nil {
 		return
 	}
-	j.facts = append(j.facts, a.factsOf(cond, sc)...)
-	a.conjuncts(cond, &walker{sc: sc, subs: &j.subs})
+	j.Facts = append(j.Facts, a.factsOf(cond, sc)...)
+	a.conjuncts(cond, &Walker{Scope: sc, Subqueries: &j.subs})
 }
 
 // conjuncts walks a condition. Where column IN (SELECT ...) has to be true, only
 // rows of the subquery that are equal to the column matter: false and unknown
 // are the same there.
-func (a *binder) conjuncts(n *pg.Node, w *walker) {
+func (a *binder) conjuncts(n *pg.Node, w *Walker) {
 	if b := n.GetBoolExpr(); b != nil && b.Boolop == pg.BoolExprType_AND_EXPR {
 		for _, arg := range b.Args {
 			a.conjuncts(arg, w)
 		}
 		return
 	}
-	before := len(*w.subs)
-	a.walk(n, w)
+	before := len(*w.Subqueries)
+	a.Walk(n, w)
 	l := n.GetSubLink()
-	if l == nil || l.SubLinkType != pg.SubLinkType_ANY_SUBLINK || len(*w.subs) == before {
+	if l == nil || l.SubLinkType != pg.SubLinkType_ANY_SUBLINK || len(*w.Subqueries) == before {
 		return
 	}
 	if names := sqltree.Strings(l.OperName); len(names) > 0 && sqltree.OperatorOf(names) != "=" {
 		return
 	}
-	q := (*w.subs)[len(*w.subs)-1]
-	if q.open || q.sel == nil || q.sel != l.Subselect.GetSelectStmt() {
+	q := (*w.Subqueries)[len(*w.Subqueries)-1]
+	if q.Open || q.Select == nil || q.Select != l.Subselect.GetSelectStmt() {
 		return
 	}
-	a.given(q, l.Testexpr, w.sc)
+	a.given(q, l.Testexpr, w.Scope)
 }
 
 // given gives a subquery the facts of test IN (subquery).
-func (a *binder) given(q *query, test *pg.Node, sc *scope) {
+func (a *binder) given(q *Query, test *pg.Node, sc *Scope) {
 	tests := []*pg.Node{test}
 	if row := test.GetRowExpr(); row != nil {
 		tests = row.Args
 	}
-	if len(tests) != len(q.cols) {
+	if len(tests) != len(q.Columns) {
 		return
 	}
 	for i, t := range tests {
-		if c, ok := a.columnOf(t, sc); ok {
-			if x := a.equal(c, q.cols[i]); x != nil {
+		if c, ok := a.ColumnOf(t, sc); ok {
+			if x := a.equal(c, q.Columns[i]); x != nil {
 				q.given = append(q.given, x)
 			}
 		}
@@ -85,7 +83,7 @@ func (a *binder) given(q *query, test *pg.Node, sc *scope) {
 
 // fromItem reads one element of FROM. sc holds what stands left of it, which it
 // may use if it is LATERAL.
-func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
+func (a *binder) fromItem(n *pg.Node, sc *Scope) (*JoinNode, []*Item) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_RangeVar:
 		return a.tableRef(v.RangeVar, sc)
@@ -96,35 +94,35 @@ func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 	case *pg.Node_RangeTableSample:
 		s := v.RangeTableSample
 		j, items := a.fromItem(s.Relation, sc)
-		for i, r := range a.viewRefs {
-			if r.rel == s.Relation.GetRangeVar() {
-				a.viewRefs[i].sampled = true
+		for i, r := range a.ViewRefs {
+			if r.Ref == s.Relation.GetRangeVar() {
+				a.ViewRefs[i].Sampled = true
 			}
 		}
-		w := &walker{sc: sc.left(), subs: &j.subs}
+		w := &Walker{Scope: sc.left(), Subqueries: &j.subs}
 		a.walkList(s.Args, w)
-		a.walk(s.Repeatable, w)
+		a.Walk(s.Repeatable, w)
 		return j, items
 	case *pg.Node_RangeFunction:
 		f := v.RangeFunction
-		j := newNode(jLeaf)
-		w := &walker{sc: sc.left(), subs: &j.subs}
+		j := newNode(JLeaf)
+		w := &Walker{Scope: sc.left(), Subqueries: &j.subs}
 		for _, n := range f.Functions {
-			a.walk(n, w)
+			a.Walk(n, w)
 		}
-		it := &item{open: true, rel: true, bare: true}
+		it := &Item{Open: true, Qualified: true, Bare: true}
 		if len(f.Functions) == 1 {
 			if items := f.Functions[0].GetList().GetItems(); len(items) > 0 {
-				it.name = outputname.Of(items[0])
+				it.Name = outputname.Of(items[0])
 			}
 		}
 		it.alias(f.Alias)
-		return j, []*item{it}
+		return j, []*Item{it}
 	}
 	// XMLTABLE, JSON_TABLE: functions with subexpressions and their own columns.
-	j := newNode(jLeaf)
-	a.walkChildren(n, &walker{sc: sc.left(), subs: &j.subs})
-	it := &item{open: true, rel: true, bare: true}
+	j := newNode(JLeaf)
+	a.walkChildren(n, &Walker{Scope: sc.left(), Subqueries: &j.subs})
+	it := &Item{Open: true, Qualified: true, Bare: true}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_RangeTableFunc:
 		it.alias(v.RangeTableFunc.Alias)
@@ -134,11 +132,11 @@ func (a *binder) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 		fail(sqlstate.Refusal("CLV-0246", "this kind of table expression is not known to the router").
 			WithHint("Write it as a subquery or a join."))
 	}
-	return j, []*item{it}
+	return j, []*Item{it}
 }
 
 // tableRef reads a table name in FROM, or as the target of a statement.
-func (a *binder) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
+func (a *binder) tableRef(v *pg.RangeVar, sc *Scope) (*JoinNode, []*Item) {
 	if v.Catalogname != "" && v.Catalogname != "cleave" {
 		// PostgreSQL accepts only the name of the current database, which the
 		// router does not compare: a shard's database has a name of its own.
@@ -147,98 +145,98 @@ func (a *binder) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 	}
 	if v.Schemaname == "" {
 		if c := sc.cte(v.Relname); c != nil {
-			j := newNode(jLeaf)
-			rte := a.newRTE()
+			j := newNode(JLeaf)
+			rte := a.NewRTE()
 			j.rtes[rte] = true
-			it := &item{name: v.Relname, rel: true, bare: true, open: c.open}
+			it := &Item{Name: v.Relname, Qualified: true, Bare: true, Open: c.open}
 			for i, col := range c.cols {
-				out := column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid, late: col.late}
+				out := Column{Name: col.Name, Term: NoTerm, typ: col.typ, oid: col.oid, late: col.late}
 				if i < len(c.sets) && c.sets[i] != nil {
-					out.term = a.newTerm(termInfo{typ: col.typ, rte: rte})
-					j.facts = append(j.facts, oneOf(out.term, c.sets[i]))
+					out.Term = a.newTerm(termInfo{typ: col.typ, rte: rte})
+					j.Facts = append(j.Facts, OneOf(out.Term, c.sets[i]))
 				}
-				it.cols = append(it.cols, out)
+				it.Columns = append(it.Columns, out)
 			}
 			it.alias(v.Alias)
-			return j, []*item{it}
+			return j, []*Item{it}
 		}
 	}
-	r := a.relation(v)
-	a.touch(r, v)
-	j := newNode(jLeaf)
-	rte := a.newRTE()
+	r := a.Relation(v)
+	a.Touch(r, v)
+	j := newNode(JLeaf)
+	rte := a.NewRTE()
 	j.rtes[rte] = true
-	it := a.tableItem(r, rte)
+	it := a.TableItem(r, rte)
 	// The key's terms are found by the columns' real names, before an alias renames them.
-	if r.table != nil && r.table.Kind == shardmap.Sharded {
-		j.table = r.table
-		for _, k := range r.table.ShardKey {
-			t := noTerm
-			for _, c := range it.cols {
-				if c.name == k {
-					t = c.term
+	if r.Table != nil && r.Table.Kind == shardmap.Sharded {
+		j.table = r.Table
+		for _, k := range r.Table.ShardKey {
+			t := NoTerm
+			for _, c := range it.Columns {
+				if c.Name == k {
+					t = c.Term
 				}
 			}
-			j.key = append(j.key, t)
+			j.Key = append(j.Key, t)
 		}
 	}
 	it.alias(v.Alias)
-	j.name = it.name
+	j.Name = it.Name
 	a.bound.note(v, r, j, it)
-	return j, []*item{it}
+	return j, []*Item{it}
 }
 
-func (a *binder) subselect(v *pg.RangeSubselect, sc *scope) (*jnode, []*item) {
+func (a *binder) subselect(v *pg.RangeSubselect, sc *Scope) (*JoinNode, []*Item) {
 	parent := sc.parent
-	outer := &scope{parent: parent, ctes: sc.ctes}
+	outer := &Scope{parent: parent, ctes: sc.ctes}
 	if v.Lateral {
-		outer = &scope{parent: sc.parent, items: append([]*item(nil), sc.items...), ctes: sc.ctes}
+		outer = &Scope{parent: sc.parent, Items: append([]*Item(nil), sc.Items...), ctes: sc.ctes}
 	}
 	s := v.Subquery.GetSelectStmt()
 	if s == nil {
 		fail(sqlstate.Refusal("CLV-0248", "this kind of subquery is not known to the router"))
 	}
-	q := a.selectQuery(s, outer)
-	j := newNode(jSub)
-	j.q = q
-	if q.root != nil {
-		for r := range q.root.rtes {
+	q := a.SelectQuery(s, outer)
+	j := newNode(JSub)
+	j.Query = q
+	if q.Root != nil {
+		for r := range q.Root.rtes {
 			j.rtes[r] = true
 		}
 	}
-	it := &item{rel: true, bare: true, open: q.open, cols: append([]column(nil), q.cols...)}
-	for _, c := range q.cols {
-		if c.term != noTerm {
-			j.rtes[a.terms[c.term].rte] = true
+	it := &Item{Qualified: true, Bare: true, Open: q.Open, Columns: append([]Column(nil), q.Columns...)}
+	for _, c := range q.Columns {
+		if c.Term != NoTerm {
+			j.rtes[a.terms[c.Term].rte] = true
 		}
 	}
 	it.alias(v.Alias)
-	return j, []*item{it}
+	return j, []*Item{it}
 }
 
-func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
+func (a *binder) join(v *pg.JoinExpr, sc *Scope) (*JoinNode, []*Item) {
 	l, left := a.fromItem(v.Larg, sc)
 	// The right side may use the left one if it is LATERAL.
-	inner := &scope{parent: sc.parent, ctes: sc.ctes, items: append(append([]*item(nil), sc.items...), left...)}
+	inner := &Scope{parent: sc.parent, ctes: sc.ctes, Items: append(append([]*Item(nil), sc.Items...), left...)}
 	r, right := a.fromItem(v.Rarg, inner)
 
-	var j *jnode
+	var j *JoinNode
 	switch v.Jointype {
 	case pg.JoinType_JOIN_INNER:
-		j = newNode(jInner, l, r)
+		j = newNode(InnerJoin, l, r)
 	case pg.JoinType_JOIN_LEFT:
-		j = newNode(jLeft, l, r)
+		j = newNode(LeftJoin, l, r)
 	case pg.JoinType_JOIN_RIGHT:
-		j = newNode(jLeft, r, l)
+		j = newNode(LeftJoin, r, l)
 	case pg.JoinType_JOIN_FULL:
 		j = newNode(jFull, l, r)
 	default:
 		fail(sqlstate.Refusal("CLV-0249", "this kind of join is not known to the router"))
 	}
-	merged := &item{name: "", bare: true}
+	merged := &Item{Name: "", Bare: true}
 	lcols, lopen := visible(left)
 	rcols, ropen := visible(right)
-	merged.open = lopen || ropen
+	merged.Open = lopen || ropen
 
 	using := sqltree.Strings(v.UsingClause)
 	if v.IsNatural {
@@ -249,29 +247,29 @@ func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 		lc, rc := oneColumn(lcols, name), oneColumn(rcols, name)
 		skip[name] = true
 		if x := a.equal(lc, rc); x != nil {
-			j.facts = append(j.facts, x)
+			j.Facts = append(j.Facts, x)
 		}
 		out := mergedColumn(v.Jointype, lc, rc)
-		out.name = name
+		out.Name = name
 		out.oid, out.late = a.sameType(lc, rc)
-		merged.cols = append(merged.cols, out)
+		merged.Columns = append(merged.Columns, out)
 	}
-	for _, cols := range [][]column{lcols, rcols} {
+	for _, cols := range [][]Column{lcols, rcols} {
 		for _, c := range cols {
-			if !skip[c.name] {
-				merged.cols = append(merged.cols, c)
+			if !skip[c.Name] {
+				merged.Columns = append(merged.Columns, c)
 			}
 		}
 	}
-	if v.IsNatural && merged.open {
+	if v.IsNatural && merged.Open {
 		// Which columns are merged is not known.
-		for i := range merged.cols {
-			merged.cols[i].term = noTerm
+		for i := range merged.Columns {
+			merged.Columns[i].Term = NoTerm
 		}
 	}
-	both := append(append([]*item(nil), left...), right...)
+	both := append(append([]*Item(nil), left...), right...)
 	if v.Quals != nil {
-		on := &scope{parent: sc.parent, ctes: sc.ctes, items: append([]*item(nil), both...)}
+		on := &Scope{parent: sc.parent, ctes: sc.ctes, Items: append([]*Item(nil), both...)}
 		// Quals of a LATERAL's inner join may use what stands left of the join too.
 		a.where(j, v.Quals, on)
 	}
@@ -279,39 +277,39 @@ func (a *binder) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 }
 
 // joinItems are what names mean beside a join: its own columns, the first of which USING merged, and those of its sides by their names.
-func joinItems(v *pg.JoinExpr, sides []*item, merged *item, using int) (items []*item) {
+func joinItems(v *pg.JoinExpr, sides []*Item, merged *Item, using int) (items []*Item) {
 	if v.Alias != nil {
-		merged.rel = true
+		merged.Qualified = true
 		merged.alias(v.Alias)
-		return []*item{merged}
+		return []*Item{merged}
 	}
 	for _, it := range sides {
 		c := *it
-		c.bare = false
-		if c.rel {
+		c.Bare = false
+		if c.Qualified {
 			items = append(items, &c)
 		}
 	}
 	if v.JoinUsingAlias != nil {
-		u := &item{name: v.JoinUsingAlias.Aliasname, rel: true}
-		u.cols = append(u.cols, merged.cols[:using]...)
+		u := &Item{Name: v.JoinUsingAlias.Aliasname, Qualified: true}
+		u.Columns = append(u.Columns, merged.Columns[:using]...)
 		items = append(items, u)
 	}
 	return append(items, merged)
 }
 
 // sameNames are the columns that NATURAL merges.
-func sameNames(lcols, rcols []column) (names []string) {
+func sameNames(lcols, rcols []Column) (names []string) {
 	for _, c := range lcols {
-		if countName(rcols, c.name) > 0 {
-			names = append(names, c.name)
+		if countName(rcols, c.Name) > 0 {
+			names = append(names, c.Name)
 		}
 	}
 	return names
 }
 
 // mergedColumn is what USING makes of two columns: the one that has a value in each row.
-func mergedColumn(t pg.JoinType, lc, rc column) column {
+func mergedColumn(t pg.JoinType, lc, rc Column) Column {
 	if lc.typ == rc.typ {
 		switch t {
 		case pg.JoinType_JOIN_INNER, pg.JoinType_JOIN_LEFT:
@@ -320,69 +318,69 @@ func mergedColumn(t pg.JoinType, lc, rc column) column {
 			return rc
 		}
 	}
-	return column{term: noTerm}
+	return Column{Term: NoTerm}
 }
 
 // visible returns the columns that can be named without their table.
-func visible(items []*item) (cols []column, open bool) {
+func visible(items []*Item) (cols []Column, open bool) {
 	for _, it := range items {
-		if it.bare {
-			cols = append(cols, it.cols...)
-			open = open || it.open
+		if it.Bare {
+			cols = append(cols, it.Columns...)
+			open = open || it.Open
 		}
 	}
 	return cols, open
 }
 
-func countName(cols []column, name string) (n int) {
+func countName(cols []Column, name string) (n int) {
 	for _, c := range cols {
-		if c.name == name {
+		if c.Name == name {
 			n++
 		}
 	}
 	return n
 }
 
-func oneColumn(cols []column, name string) column {
-	out := column{name: name, term: noTerm}
+func oneColumn(cols []Column, name string) Column {
+	out := Column{Name: name, Term: NoTerm}
 	n := 0
 	for _, c := range cols {
-		if c.name == name {
+		if c.Name == name {
 			out = c
 			n++
 		}
 	}
 	if n != 1 {
-		return column{name: name, term: noTerm}
+		return Column{Name: name, Term: NoTerm}
 	}
 	return out
 }
 
 // equal returns the fact that two columns are equal, nil if that says nothing
 // sure about their values: another type, or a text with an unknown collation.
-func (eq *equivalence) equal(x, y column) *fact {
-	if x.term == noTerm || y.term == noTerm || !keytype.SameFamily(x.typ, y.typ) {
+func (eq *Equivalence) equal(x, y Column) *fact {
+	if x.Term == NoTerm || y.Term == NoTerm || !keytype.SameFamily(x.typ, y.typ) {
 		return nil
 	}
-	if keytype.IsText(x.typ) && !(eq.terms[x.term].plain && eq.terms[y.term].plain) {
+	if keytype.IsText(x.typ) && !(eq.terms[x.Term].plain && eq.terms[y.Term].plain) {
 		return nil
 	}
-	return &fact{a: x.term, b: y.term}
+	return &fact{A: x.Term, b: y.Term}
 }
 
 // restrictions reads facts out of conditions.
 type restrictions struct {
-	*typer
+	*Typer
 	*constants
-	*equivalence
+	*Equivalence
 
-	p     *Planner
-	bound *boundStatement
-	one   *oneShard
+	reader *Reader
+	bound  *BoundStatement
+	one    *OneShard
 }
 
 // factsOf returns what a condition says if it is true.
-func (co *restrictions) factsOf(n *pg.Node, sc *scope) []*fact {
+func (co *restrictions) factsOf(n *pg.Node, sc *Scope) []*fact {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_BoolExpr:
 		switch v.BoolExpr.Boolop {
@@ -413,8 +411,8 @@ func (co *restrictions) factsOf(n *pg.Node, sc *scope) []*fact {
 }
 
 // boolFact is the fact of a bare boolean column.
-func (ty *typer) boolFact(n *pg.Node, sc *scope, text string) []*fact {
-	c, ok := ty.columnOf(n, sc)
+func (ty *Typer) boolFact(n *pg.Node, sc *Scope, text string) []*fact {
+	c, ok := ty.ColumnOf(n, sc)
 	if !ok || c.typ != keyspace.Bool {
 		return nil
 	}
@@ -422,32 +420,32 @@ func (ty *typer) boolFact(n *pg.Node, sc *scope, text string) []*fact {
 	if err != nil {
 		return nil
 	}
-	return []*fact{oneOf(c.term, []constant{{typ: keyspace.Bool, val: val}})}
+	return []*fact{OneOf(c.Term, []Constant{{Type: keyspace.Bool, val: val}})}
 }
 
 // anyOf joins the facts of OR: a column that every arm fixes is one of all.
-func (co *restrictions) anyOf(args []*pg.Node, sc *scope) []*fact {
-	var joined map[term][]constant
-	var order []term
+func (co *restrictions) anyOf(args []*pg.Node, sc *Scope) []*fact {
+	var joined map[Term][]Constant
+	var order []Term
 	for i, arg := range args {
-		arm := &facts{learned: map[*jnode]bool{}, list: co.factsOf(arg, sc)}
-		if len(arm.list) == 0 {
+		arm := &Facts{learned: map[*JoinNode]bool{}, List: co.factsOf(arg, sc)}
+		if len(arm.List) == 0 {
 			return nil
 		}
 		if i == 0 {
-			joined = map[term][]constant{}
-			for _, x := range arm.list {
+			joined = map[Term][]Constant{}
+			for _, x := range arm.List {
 				for _, t := range x.terms {
 					if _, have := joined[t]; !have {
 						order = append(order, t)
-						joined[t], _ = arm.best(map[term]bool{t: true})
+						joined[t], _ = arm.best(map[Term]bool{t: true})
 					}
 				}
 			}
 			continue
 		}
 		for t := range joined {
-			set, ok := arm.best(map[term]bool{t: true})
+			set, ok := arm.best(map[Term]bool{t: true})
 			if !ok {
 				delete(joined, t)
 				continue
@@ -461,39 +459,39 @@ func (co *restrictions) anyOf(args []*pg.Node, sc *scope) []*fact {
 	var out []*fact
 	for _, t := range order {
 		if set, ok := joined[t]; ok {
-			out = append(out, oneOf(t, set))
+			out = append(out, OneOf(t, set))
 		}
 	}
 	return out
 }
 
-// columnOf reads a column reference, possibly cast to a type that changes
+// ColumnOf reads a column reference, possibly cast to a type that changes
 // nothing about equality (an integer to a wider one, varchar to text).
-func (ty *typer) columnOf(n *pg.Node, sc *scope) (column, bool) {
+func (ty *Typer) ColumnOf(n *pg.Node, sc *Scope) (Column, bool) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
 		names := sqltree.FieldNames(v.ColumnRef)
 		if names == nil {
-			return column{}, false
+			return Column{}, false
 		}
 		c := sc.resolve(names)
-		return c, c.term != noTerm && c.typ != 0
+		return c, c.Term != NoTerm && c.typ != 0
 	case *pg.Node_TypeCast:
 		t := ty.castType(v.TypeCast.TypeName)
 		if t == 0 {
-			return column{}, false
+			return Column{}, false
 		}
-		c, ok := ty.columnOf(v.TypeCast.Arg, sc)
+		c, ok := ty.ColumnOf(v.TypeCast.Arg, sc)
 		if !ok || !keytype.SameFamily(c.typ, t) || keytype.IsInt(t) && t < c.typ {
-			return column{}, false
+			return Column{}, false
 		}
 		return c, true
 	}
-	return column{}, false
+	return Column{}, false
 }
 
 // comparison returns the facts of =, IN and = ANY.
-func (co *restrictions) comparison(e *pg.A_Expr, sc *scope) []*fact {
+func (co *restrictions) comparison(e *pg.A_Expr, sc *Scope) []*fact {
 	if x := co.bounds(e, sc); x != nil {
 		return x
 	}
@@ -527,31 +525,31 @@ func (co *restrictions) comparison(e *pg.A_Expr, sc *scope) []*fact {
 	return nil
 }
 
-func (co *restrictions) equality(l, r *pg.Node, sc *scope) []*fact {
-	lc, lok := co.columnOf(l, sc)
-	rc, rok := co.columnOf(r, sc)
+func (co *restrictions) equality(l, r *pg.Node, sc *Scope) []*fact {
+	lc, lok := co.ColumnOf(l, sc)
+	rc, rok := co.ColumnOf(r, sc)
 	switch {
 	case lok && rok:
 		if x := co.equal(lc, rc); x != nil {
 			return []*fact{x}
 		}
 	case lok:
-		if k, ok := co.constantOf(r, lc.typ, false); ok {
-			return []*fact{oneOf(lc.term, []constant{k})}
+		if k, ok := co.ConstantOf(r, lc.typ, false); ok {
+			return []*fact{OneOf(lc.Term, []Constant{k})}
 		}
 	case rok:
-		if k, ok := co.constantOf(l, rc.typ, false); ok {
-			return []*fact{oneOf(rc.term, []constant{k})}
+		if k, ok := co.ConstantOf(l, rc.typ, false); ok {
+			return []*fact{OneOf(rc.Term, []Constant{k})}
 		}
 	}
 	return nil
 }
 
 // notDistinct is = for a literal that is not NULL.
-func (co *restrictions) notDistinct(e *pg.A_Expr, sc *scope) []*fact {
+func (co *restrictions) notDistinct(e *pg.A_Expr, sc *Scope) []*fact {
 	out := co.equality(e.Lexpr, e.Rexpr, sc)
 	for _, x := range out {
-		if x.rows == nil || x.rows[0][0].param != 0 || x.rows[0][0].never {
+		if x.rows == nil || x.rows[0][0].param != 0 || x.rows[0][0].Never {
 			return nil
 		}
 	}
@@ -559,9 +557,9 @@ func (co *restrictions) notDistinct(e *pg.A_Expr, sc *scope) []*fact {
 }
 
 // inList reads column IN (constants) and (columns) IN ((constants), ...).
-func (co *restrictions) inList(e *pg.A_Expr, sc *scope) []*fact {
+func (co *restrictions) inList(e *pg.A_Expr, sc *Scope) []*fact {
 	items := e.Rexpr.GetList().GetItems()
-	if len(items) == 0 || len(items) > co.p.limits.Keys {
+	if len(items) == 0 || len(items) > co.reader.Keys {
 		return nil
 	}
 	cols := []*pg.Node{e.Lexpr}
@@ -570,11 +568,11 @@ func (co *restrictions) inList(e *pg.A_Expr, sc *scope) []*fact {
 	}
 	x := &fact{}
 	for _, n := range cols {
-		c, ok := co.columnOf(n, sc)
+		c, ok := co.ColumnOf(n, sc)
 		if !ok {
 			return nil
 		}
-		x.terms = append(x.terms, c.term)
+		x.terms = append(x.terms, c.Term)
 	}
 	column := make([]*pg.Node, len(items))
 	for i := range cols {
@@ -599,7 +597,7 @@ func (co *restrictions) inList(e *pg.A_Expr, sc *scope) []*fact {
 			return nil
 		}
 		if x.rows == nil {
-			x.rows = make([][]constant, len(items))
+			x.rows = make([][]Constant, len(items))
 		}
 		for j, k := range set {
 			x.rows[j] = append(x.rows[j], k)
@@ -612,7 +610,7 @@ func (co *restrictions) inList(e *pg.A_Expr, sc *scope) []*fact {
 // A number that is no integer makes them all numeric, so that strings and
 // parameters beside it are read as numeric as well: then nothing is sure.
 // Strings are of the type given for them.
-func (con *constants) constantList(nodes []*pg.Node, t, strings keyspace.Type) []constant {
+func (con *constants) constantList(nodes []*pg.Node, t, strings keyspace.Type) []Constant {
 	fraction, open := false, false
 	for _, n := range nodes {
 		switch c := n.GetAConst(); {
@@ -629,13 +627,13 @@ func (con *constants) constantList(nodes []*pg.Node, t, strings keyspace.Type) [
 	if fraction && open {
 		return nil
 	}
-	out := make([]constant, 0, len(nodes))
+	out := make([]Constant, 0, len(nodes))
 	for _, n := range nodes {
-		k, ok := constant{}, false
+		k, ok := Constant{}, false
 		if c := n.GetAConst(); c.GetSval() != nil {
 			k, ok = con.literal(c, t, strings, false)
 		} else {
-			k, ok = con.constantOf(n, t, false)
+			k, ok = con.ConstantOf(n, t, false)
 		}
 		if !ok {
 			return nil
@@ -647,7 +645,7 @@ func (con *constants) constantList(nodes []*pg.Node, t, strings keyspace.Type) [
 
 // listType is the type that the strings of IN (...) are read as beside a column of type
 // t: numbers make them all integers of another width.
-func (ty *typer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
+func (ty *Typer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
 	if !keytype.IsInt(t) || len(nodes) == 1 {
 		return t
 	}
@@ -669,8 +667,8 @@ func (ty *typer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
 }
 
 // anyArray reads column = ANY (ARRAY[...]) and = ANY (ARRAY[...]::type[]).
-func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
-	c, ok := co.columnOf(e.Lexpr, sc)
+func (co *restrictions) anyArray(e *pg.A_Expr, sc *Scope) []*fact {
+	c, ok := co.ColumnOf(e.Lexpr, sc)
 	if !ok {
 		return nil
 	}
@@ -681,18 +679,18 @@ func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 		}
 		n = tc.Arg
 	}
-	if p := paramOf(n); p > 0 {
-		k := constant{typ: c.typ, param: p, cast: cast, array: true}
+	if p := ParamOf(n); p > 0 {
+		k := Constant{Type: c.typ, param: p, cast: cast, array: true}
 		if cast != 0 {
-			k.typ = cast
+			k.Type = cast
 		}
-		return []*fact{oneOf(c.term, []constant{k})}
+		return []*fact{OneOf(c.Term, []Constant{k})}
 	}
 	if lit := n.GetAConst(); lit.GetSval() != nil {
 		return co.anyLiteral(c, cast, lit.GetSval().Sval)
 	}
 	arr := n.GetAArrayExpr()
-	if arr == nil || len(arr.Elements) == 0 || len(arr.Elements) > co.p.limits.Keys {
+	if arr == nil || len(arr.Elements) == 0 || len(arr.Elements) > co.reader.Keys {
 		return nil
 	}
 	for _, el := range arr.Elements {
@@ -722,20 +720,20 @@ func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 			set[i].cast = cast
 		}
 	}
-	return []*fact{oneOf(c.term, set)}
+	return []*fact{OneOf(c.Term, set)}
 }
 
 // anyLiteral reads column = ANY ('{...}').
-func (con *constants) anyLiteral(c column, cast keyspace.Type, text string) []*fact {
+func (con *constants) anyLiteral(c Column, cast keyspace.Type, text string) []*fact {
 	t := c.typ
 	if cast != 0 {
 		t = cast
 	}
 	values, err := plan.ArrayElements([]byte(text))
-	if err != nil || len(values) > con.p.limits.Keys {
+	if err != nil || len(values) > con.reader.Keys {
 		return nil // a shard says what is wrong with it
 	}
-	set := make([]constant, 0, len(values))
+	set := make([]Constant, 0, len(values))
 	for _, v := range values {
 		if v == nil {
 			continue // equal to nothing
@@ -744,13 +742,13 @@ func (con *constants) anyLiteral(c column, cast keyspace.Type, text string) []*f
 		if err != nil {
 			return nil
 		}
-		k := constant{typ: c.typ}
+		k := Constant{Type: c.typ}
 		var ok bool
-		if k.val, k.never, ok = keytype.Convert(val, c.typ); !ok {
+		if k.val, k.Never, ok = keytype.Convert(val, c.typ); !ok {
 			return nil
 		}
 		set = append(set, k)
 	}
-	con.dropped = true // the values are not among the text's literals
-	return []*fact{oneOf(c.term, set)}
+	con.Dropped = true // the values are not among the text's literals
+	return []*fact{OneOf(c.Term, set)}
 }

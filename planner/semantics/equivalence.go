@@ -1,4 +1,4 @@
-package planner
+package semantics
 
 import (
 	"slices"
@@ -7,16 +7,16 @@ import (
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/keytype"
-	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltree"
 )
 
 // A term is a column of one range-table entry, or an output column of a
-// subquery: something that has one value in each joined row. noTerm stands for
+// subquery: something that has one value in each joined row. NoTerm stands for
 // a column of which nothing is known.
-type term int
+type Term int
 
-const noTerm term = -1
+// NoTerm stands for a column of which nothing is known.
+const NoTerm Term = -1
 
 type termInfo struct {
 	typ keyspace.Type // 0: no key type, so no fact about it is of use
@@ -27,8 +27,8 @@ type termInfo struct {
 	plain bool
 }
 
-// equivalence has the terms of the statement, and says what holds for them.
-type equivalence struct {
+// Equivalence has the terms of the statement, and says what holds for them.
+type Equivalence struct {
 	terms  []termInfo
 	rtes   int
 	worked int // see work
@@ -38,28 +38,28 @@ type equivalence struct {
 // equal, or a term or a tuple of terms is equal to one of some constants. It
 // being true implies that its terms are not NULL.
 type fact struct {
-	a, b term // equality of terms, if rows is nil
+	A, b Term // equality of terms, if rows is nil
 	// terms is one of rows; most often one term.
-	terms []term
-	rows  [][]constant
-	// bound is the comparison of term a with limit, if the fact is one: "<", "<=",
-	// ">" or ">="; b is a too then. open is what it is compared with until settleBounds has found a
+	terms []Term
+	rows  [][]Constant
+	// Bound is the comparison of term a with limit, if the fact is one: "<", "<=",
+	// ">" or ">="; b is a too then. open is what it is compared with until SettleBounds has found a
 	// constant there: nothing follows from the fact before.
-	bound string
-	limit constant
-	open  *pg.Node
+	Bound string
+	Limit Constant
+	Open  *pg.Node
 }
 
-// facts holds what is known about the rows that matter at one place of a
+// Facts holds what is known about the rows that matter at one place of a
 // statement. It only grows; clone gives a copy that can learn more.
-type facts struct {
-	list []*fact
+type Facts struct {
+	List []*fact
 	// learned are the join nodes whose facts are in the list.
-	learned map[*jnode]bool
+	learned map[*JoinNode]bool
 }
 
-func (f *facts) clone() *facts {
-	c := &facts{list: f.list[:len(f.list):len(f.list)], learned: make(map[*jnode]bool, len(f.learned))}
+func (f *Facts) clone() *Facts {
+	c := &Facts{List: f.List[:len(f.List):len(f.List)], learned: make(map[*JoinNode]bool, len(f.learned))}
 	for k := range f.learned {
 		c.learned[k] = true
 	}
@@ -67,22 +67,22 @@ func (f *facts) clone() *facts {
 }
 
 // learn adds a node's facts once.
-func (f *facts) learn(j *jnode, list []*fact) {
+func (f *Facts) learn(j *JoinNode, list []*fact) {
 	if !f.learned[j] {
 		f.learned[j] = true
-		f.list = append(f.list, list...)
+		f.List = append(f.List, list...)
 	}
 }
 
 // present reports whether a row that matters must have a row of one of the
 // range-table entries, because a fact mentions one of its columns.
-func (f *facts) present(terms []termInfo, rtes map[int]bool) bool {
-	for _, x := range f.list {
-		if x.open != nil {
+func (f *Facts) present(terms []termInfo, rtes map[int]bool) bool {
+	for _, x := range f.List {
+		if x.Open != nil {
 			continue
 		}
 		if x.rows == nil {
-			if rtes[terms[x.a].rte] || rtes[terms[x.b].rte] {
+			if rtes[terms[x.A].rte] || rtes[terms[x.b].rte] {
 				return true
 			}
 			continue
@@ -96,16 +96,16 @@ func (f *facts) present(terms []termInfo, rtes map[int]bool) bool {
 	return false
 }
 
-// class returns the terms known to be equal to t, t first.
-func (f *facts) class(t term) []term {
-	out := []term{t}
-	in := map[term]bool{t: true}
+// Class returns the terms known to be equal to t, t first.
+func (f *Facts) Class(t Term) []Term {
+	out := []Term{t}
+	in := map[Term]bool{t: true}
 	for i := 0; i < len(out); i++ {
-		for _, x := range f.list {
+		for _, x := range f.List {
 			if x.rows != nil {
 				continue
 			}
-			for _, p := range [2][2]term{{x.a, x.b}, {x.b, x.a}} {
+			for _, p := range [2][2]Term{{x.A, x.b}, {x.b, x.A}} {
 				if p[0] == out[i] && !in[p[1]] {
 					in[p[1]] = true
 					out = append(out, p[1])
@@ -116,23 +116,23 @@ func (f *facts) class(t term) []term {
 	return out
 }
 
-// alternatives returns constant rows for a tuple of terms: every row that
+// Alternatives returns constant rows for a tuple of terms: every row that
 // matters has one of them. ok is false if a term is not fixed; missing is its
 // index. No alternative at all means that no row can matter.
-func (f *facts) alternatives(tuple []term, limit int) (rows [][]constant, missing int, ok bool) {
+func (f *Facts) Alternatives(tuple []Term, limit int) (rows [][]Constant, missing int, ok bool) {
 	n := len(tuple)
-	classes := make([]map[term]bool, n)
+	classes := make([]map[Term]bool, n)
 	for i, t := range tuple {
-		classes[i] = map[term]bool{}
-		if t == noTerm {
+		classes[i] = map[Term]bool{}
+		if t == NoTerm {
 			return nil, i, false
 		}
-		for _, u := range f.class(t) {
+		for _, u := range f.Class(t) {
 			classes[i][u] = true
 		}
 	}
 	// The best fact for each column alone, and tuple facts for several at once.
-	rows = [][]constant{make([]constant, n)}
+	rows = [][]Constant{make([]Constant, n)}
 	done := make([]bool, n)
 	if n > 1 {
 		rows = f.tuples(rows, done, classes, limit)
@@ -145,13 +145,13 @@ func (f *facts) alternatives(tuple []term, limit int) (rows [][]constant, missin
 		if !found {
 			return nil, i, false
 		}
-		var next [][]constant
+		var next [][]Constant
 		if len(rows)*len(set) > limit {
 			return nil, i, false
 		}
 		for _, base := range rows {
 			for _, k := range set {
-				r := append([]constant(nil), base...)
+				r := append([]Constant(nil), base...)
 				r[i] = k
 				next = append(next, r)
 			}
@@ -159,13 +159,13 @@ func (f *facts) alternatives(tuple []term, limit int) (rows [][]constant, missin
 		rows = next
 	}
 	// A row with NULL in it matches nothing.
-	rows = slices.DeleteFunc(rows, func(r []constant) bool { return slices.ContainsFunc(r, func(k constant) bool { return k.never }) })
+	rows = slices.DeleteFunc(rows, func(r []Constant) bool { return slices.ContainsFunc(r, func(k Constant) bool { return k.Never }) })
 	return rows, 0, true
 }
 
 // tuples combines rows with the facts that say something about several of their columns at once, and marks these as done.
-func (f *facts) tuples(rows [][]constant, done []bool, classes []map[term]bool, limit int) [][]constant {
-	for _, x := range f.list {
+func (f *Facts) tuples(rows [][]Constant, done []bool, classes []map[Term]bool, limit int) [][]Constant {
+	for _, x := range f.List {
 		if len(x.terms) < 2 {
 			continue
 		}
@@ -173,10 +173,10 @@ func (f *facts) tuples(rows [][]constant, done []bool, classes []map[term]bool, 
 		if covered < 2 || anyDone(done, at) {
 			continue
 		}
-		var next [][]constant
+		var next [][]Constant
 		for _, base := range rows {
 			for _, alt := range x.rows {
-				r := append([]constant(nil), base...)
+				r := append([]Constant(nil), base...)
 				for i, j := range at {
 					if j > 0 {
 						r[i] = alt[j-1]
@@ -197,7 +197,7 @@ func (f *facts) tuples(rows [][]constant, done []bool, classes []map[term]bool, 
 }
 
 // columns says which of the fact's terms is of each class: its index + 1, 0 for none.
-func (x *fact) columns(classes []map[term]bool) (at []int, covered int) {
+func (x *fact) columns(classes []map[Term]bool) (at []int, covered int) {
 	at = make([]int, len(classes))
 	for i := range classes {
 		for j, t := range x.terms {
@@ -221,19 +221,19 @@ func anyDone(done []bool, at []int) bool {
 
 // best returns the smallest set of constants that a class of terms is one of.
 // Every one is right: rows that matter satisfy all of them.
-func (f *facts) best(class map[term]bool) (set []constant, found bool) {
-	for _, x := range f.list {
+func (f *Facts) best(class map[Term]bool) (set []Constant, found bool) {
+	for _, x := range f.List {
 		for j, t := range x.terms {
 			if !class[t] {
 				continue
 			}
-			s := make([]constant, 0, len(x.rows))
+			s := make([]Constant, 0, len(x.rows))
 			for _, r := range x.rows {
-				if !r[j].never {
+				if !r[j].Never {
 					s = append(s, r[j])
 				}
 			}
-			if len(s) == 1 && s[0].unknown != 0 {
+			if len(s) == 1 && s[0].Unknown != 0 {
 				return s, true
 			}
 			// An array has any number of elements.
@@ -245,7 +245,7 @@ func (f *facts) best(class map[term]bool) (set []constant, found bool) {
 	return set, found
 }
 
-func hasArray(set []constant) bool {
+func hasArray(set []Constant) bool {
 	for _, k := range set {
 		if k.array {
 			return true
@@ -257,11 +257,11 @@ func hasArray(set []constant) bool {
 // bounds returns the facts of a comparison of a column with what may be a constant, where the
 // order of both is that of the keys' encoding: not for texts, whose order is a
 // matter of collations.
-func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
+func (co *restrictions) bounds(e *pg.A_Expr, sc *Scope) []*fact {
 	one := func(l, r *pg.Node, op string) *fact {
-		c, ok := co.columnOf(l, sc)
+		c, ok := co.ColumnOf(l, sc)
 		if !ok {
-			if c, ok = co.columnOf(r, sc); !ok {
+			if c, ok = co.ColumnOf(r, sc); !ok {
 				return nil
 			}
 			r, op = l, map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
@@ -269,7 +269,7 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 		if keytype.IsText(c.typ) || c.typ == keyspace.Bool {
 			return nil
 		}
-		x := &fact{a: c.term, b: c.term, bound: op, open: r}
+		x := &fact{A: c.Term, b: c.Term, Bound: op, Open: r}
 		co.bound.bounds = append(co.bound.bounds, x)
 		return x
 	}
@@ -285,7 +285,7 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 	case pg.A_Expr_Kind_AEXPR_BETWEEN:
 		if items := e.Rexpr.GetList().GetItems(); len(items) == 2 {
 			for i, op := range []string{">=", "<="} {
-				if x := one(e.Lexpr, items[i], op); x != nil && x.bound == op {
+				if x := one(e.Lexpr, items[i], op); x != nil && x.Bound == op {
 					out = append(out, x)
 				}
 			}
@@ -294,46 +294,39 @@ func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 	return out
 }
 
-// settleBounds reads the constants of the bounds, once one shard is not enough.
-func (co *restrictions) settleBounds() {
+// SettleBounds reads the constants of the bounds, once one shard is not enough.
+func (co *restrictions) SettleBounds() {
 	list := co.bound.bounds
 	co.bound.bounds = nil
 	for _, x := range list {
-		if k, ok := co.constantOf(x.open, co.terms[x.a].typ, false); ok && !k.never && !k.array {
-			x.limit, x.open = k, nil
+		if k, ok := co.ConstantOf(x.Open, co.terms[x.A].typ, false); ok && !k.Never && !k.array {
+			x.Limit, x.Open = k, nil
 		}
 	}
 }
 
-// spansOf returns the interval of the first shard key column that the rows of a
-// table's place are in, nil if the keyspace has no order or nothing is known.
-func (rp *readPlans) spansOf(u *use) []plan.Span {
-	index, ok := rp.snap.Keyspace(u.rel.table.Keyspace)
-	if !ok || index.Def().Strategy != keyspace.Range || u.node.key[0] == noTerm {
-		return nil
+// checkAnchor checks one sharded table while colocatedWith runs.
+func (rt *Routing) checkAnchor(j *JoinNode, f *Facts) {
+	if rt.Anchor == nil || rt.Outside {
+		return
 	}
-	in := asSet(u.facts.class(u.node.key[0]))
-	var s plan.Span
-	for _, x := range u.facts.list {
-		if x.bound == "" || x.open != nil || !in[x.a] {
-			continue
-		}
-		e, ok := x.limit.keyExpr(index.Def().Types[0])
-		if ok {
-			rp.strict(&e)
-		}
-		if !ok || e.Never || e.Strict {
-			continue
-		}
-		switch {
-		case x.bound[0] == '>' && s.Low == nil:
-			s.Low, s.LowOpen = &e, x.bound == ">"
-		case x.bound[0] == '<' && s.High == nil:
-			s.High, s.HighOpen = &e, x.bound == "<"
+	for i, t := range j.Key {
+		if t == NoTerm || !f.isUnknown(f.Class(t), i) {
+			rt.Outside = true
+			return
 		}
 	}
-	if s.Low == nil && s.High == nil {
-		return nil
+}
+
+// isUnknown reports whether a class of terms is column i of the anchor's key.
+func (f *Facts) isUnknown(class []Term, i int) bool {
+	in := AsSet(class)
+	for _, x := range f.List {
+		for c, t := range x.terms {
+			if in[t] && len(x.rows) == 1 && x.rows[0][c].Unknown == i+1 {
+				return true
+			}
+		}
 	}
-	return []plan.Span{s}
+	return false
 }

@@ -1,52 +1,51 @@
-package planner
+package semantics
 
 import (
-	"strings"
-
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner/datetime"
 	"github.com/cleavedb/cleave/planner/keytype"
 	"github.com/cleavedb/cleave/planner/plan"
+	"github.com/cleavedb/cleave/planner/sourcetext"
 	"github.com/cleavedb/cleave/planner/sqltree"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// constant is a value that a statement compares a column with, or writes into one:
+// Constant is a value that a statement compares a column with, or writes into one:
 // a literal or a parameter. typ is the type that it is read as.
-type constant struct {
-	typ   keyspace.Type
+type Constant struct {
+	Type  keyspace.Type
 	param int
 	cast  keyspace.Type
 	val   keyspace.Value
 	array bool // it is one of the elements of an array parameter
-	never bool // NULL, or a number that the type does not have: equal to nothing
-	// unknown is 1 + i for the value that column i of the shard key has, whatever it
+	Never bool // NULL, or a number that the type does not have: equal to nothing
+	// Unknown is 1 + i for the value that column i of the shard key has, whatever it
 	// is: see local.
-	unknown int
+	Unknown int
 	loc     int32 // byte offset + 1 of the literal, 0 if it is not a plain one
 }
 
 // constants reads those of the statement.
 type constants struct {
-	typer *typer
-	src   *sourceText
-	p     *Planner
-	st    *plan.Statement
+	typer  *Typer
+	src    *sourcetext.Text
+	reader *Reader
+	st     *plan.Statement
 
 	// unread is the first literal that the router could not read: the reason to
 	// tell if a shard key stays open.
 	unread  *sqlstate.Error
-	dropped bool // a literal is equal to no key, so the proof rests on its value
+	Dropped bool // a literal is equal to no key, so the proof rests on its value
 }
 
-// constantOf reads an expression that is to be compared with a column of type t
+// ConstantOf reads an expression that is to be compared with a column of type t
 // (assign false) or stored in one (assign true). ok is false if it is not a
 // literal or parameter whose value as t is certain. It ends the analysis with
 // the type's own error if a string literal is not a value of the type.
-func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k constant, ok bool) {
-	k.typ = t
+func (con *constants) ConstantOf(n *pg.Node, t keyspace.Type, assign bool) (k Constant, ok bool) {
+	k.Type = t
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ParamRef:
 		k.param = int(v.ParamRef.Number)
@@ -67,7 +66,7 @@ func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k co
 		case *pg.Node_TypeCast:
 			// A cast to the type that it already has.
 			if con.typer.castType(arg.TypeCast.TypeName) == s {
-				return con.constantOf(v.TypeCast.Arg, t, assign)
+				return con.ConstantOf(v.TypeCast.Arg, t, assign)
 			}
 		}
 	case *pg.Node_AExpr:
@@ -78,8 +77,8 @@ func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k co
 		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !keytype.IsInt(t) || e.Rexpr.GetAConst().GetSval() != nil {
 			return k, false // the sign of a string makes it a double precision
 		}
-		k, ok = con.constantOf(e.Rexpr, t, assign)
-		if !ok || k.param != 0 || k.never {
+		k, ok = con.ConstantOf(e.Rexpr, t, assign)
+		if !ok || k.param != 0 || k.Never {
 			return k, false
 		}
 		k.loc = 0
@@ -98,20 +97,20 @@ func (con *constants) constantOf(n *pg.Node, t keyspace.Type, assign bool) (k co
 
 // castLiteral is literal of a constant that is cast to s: a number that is not whole
 // is rounded by that.
-func (con *constants) castLiteral(c *pg.A_Const, t, s keyspace.Type, assign bool) (constant, bool) {
+func (con *constants) castLiteral(c *pg.A_Const, t, s keyspace.Type, assign bool) (Constant, bool) {
 	if f := c.GetFval(); f != nil && !c.Isnull {
 		if _, integral, sure := keytype.WholeNumber(f.GetFval()); !integral || !sure {
-			return constant{typ: t}, false
+			return Constant{Type: t}, false
 		}
 	}
 	return con.literal(c, t, s, assign)
 }
 
 // literal reads a constant as type s, then as t of the same family.
-func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k constant, ok bool) {
-	k.typ = t
+func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k Constant, ok bool) {
+	k.Type = t
 	if c.Isnull {
-		k.never = true
+		k.Never = true
 		return k, true
 	}
 	k.loc = c.Location + 1
@@ -128,7 +127,7 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 		}
 		if !integral {
 			// int = numeric compares exactly, so no integer equals 5.5 or 1e30.
-			k.never, con.dropped = true, true
+			k.Never, con.Dropped = true, true
 			return k, s == t && !assign
 		}
 		return con.integer(k, n, t, s, assign)
@@ -139,8 +138,8 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 			e.Position = con.src.Position(c.Location)
 			if askable(s, v.Sval.GetSval(), &e) {
 				con.st.Unread = true
-				if con.p.texts != nil {
-					con.p.texts.note(con.src, c, s)
+				if con.reader.Unread != nil {
+					con.reader.Unread.Note(con.src, c, s)
 					k.val, _, ok = keytype.Convert(anyTime(s), t)
 					return k, ok
 				}
@@ -157,9 +156,9 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 			}
 			fail(&e)
 		}
-		k.val, k.never, ok = keytype.Convert(val, t)
-		con.dropped = con.dropped || k.never
-		return k, ok && !(k.never && assign)
+		k.val, k.Never, ok = keytype.Convert(val, t)
+		con.Dropped = con.Dropped || k.Never
+		return k, ok && !(k.Never && assign)
 	case *pg.A_Const_Boolval:
 		if t != keyspace.Bool || s != keyspace.Bool {
 			return k, false
@@ -175,12 +174,12 @@ func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k
 	return k, false
 }
 
-func (con *constants) integer(k constant, n int64, t, s keyspace.Type, assign bool) (constant, bool) {
+func (con *constants) integer(k Constant, n int64, t, s keyspace.Type, assign bool) (Constant, bool) {
 	if !keytype.IsInt(t) || s != t && !keytype.Fits(s, n) {
 		return k, false
 	}
 	if !keytype.Fits(t, n) {
-		k.never, con.dropped = true, true
+		k.Never, con.Dropped = true, true
 		return k, !assign
 	}
 	k.val = keyspace.Int(t, n)
@@ -189,28 +188,28 @@ func (con *constants) integer(k constant, n int64, t, s keyspace.Type, assign bo
 
 // castType returns the key type that a type name stands for, 0 for every other
 // type and for modified ones (varchar(3) cuts, timestamp(0) rounds).
-func (ty *typer) castType(n *pg.TypeName) keyspace.Type {
+func (ty *Typer) castType(n *pg.TypeName) keyspace.Type {
 	if n == nil || len(n.Typmods) > 0 || len(n.ArrayBounds) > 0 || n.Setof || n.PctType {
 		return 0
 	}
 	return ty.namedType(n)
 }
 
-func (ty *typer) namedType(n *pg.TypeName) keyspace.Type {
+func (ty *Typer) namedType(n *pg.TypeName) keyspace.Type {
 	names := sqltree.Strings(n.Names)
 	if len(names) == 2 && names[0] == "pg_catalog" {
 		return keytype.ByName[names[1]]
 	}
-	if len(names) != 1 || ty.hidden() {
+	if len(names) != 1 || ty.Hidden() {
 		return 0
 	}
 	return keytype.ByName[names[0]]
 }
 
-// hidden reports whether a schema of the search path comes before pg_catalog: a
+// Hidden reports whether a schema of the search path comes before pg_catalog: a
 // name without schema may then be of a type that somebody made there.
-func (ns *namespace) hidden() bool {
-	for i, s := range ns.path {
+func (ns *Namespace) Hidden() bool {
+	for i, s := range ns.Path {
 		if s == "pg_catalog" {
 			return i > 0
 		}
@@ -219,20 +218,20 @@ func (ns *namespace) hidden() bool {
 }
 
 // arrayType returns the element type of a one-dimensional array type name.
-func (ty *typer) arrayType(n *pg.TypeName) keyspace.Type {
+func (ty *Typer) arrayType(n *pg.TypeName) keyspace.Type {
 	if n == nil || len(n.Typmods) > 0 || len(n.ArrayBounds) != 1 || n.Setof || n.PctType {
 		return 0
 	}
 	return ty.namedType(n)
 }
 
-// keyExpr turns a constant into the expression of a shard key column of type t.
-func (k constant) keyExpr(t keyspace.Type) (plan.KeyExpr, bool) {
-	e := plan.KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.never, Array: k.array, As: k.typ, Location: k.loc, Modifier: keyspace.NoModifier}
-	if !keytype.SameFamily(k.typ, t) {
+// KeyExpr turns a constant into the expression of a shard key column of type t.
+func (k Constant) KeyExpr(t keyspace.Type) (plan.KeyExpr, bool) {
+	e := plan.KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.Never, Array: k.array, As: k.Type, Location: k.loc, Modifier: keyspace.NoModifier}
+	if !keytype.SameFamily(k.Type, t) {
 		return e, false
 	}
-	if k.param == 0 && !k.never {
+	if k.param == 0 && !k.Never {
 		var ok bool
 		if e.Value, e.Never, ok = keytype.Convert(k.val, t); !ok {
 			return e, false
@@ -243,16 +242,16 @@ func (k constant) keyExpr(t keyspace.Type) (plan.KeyExpr, bool) {
 
 // computed evaluates +, - and * of integer literals where PostgreSQL does the same
 // as integer: neither an operand nor the result is beyond its range.
-func (con *constants) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k constant, ok bool) {
-	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || !keytype.IsInt(t) || con.typer.hidden() {
+func (con *constants) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k Constant, ok bool) {
+	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || !keytype.IsInt(t) || con.typer.Hidden() {
 		return k, false
 	}
 	n, ok := integerOf(&pg.Node{Node: &pg.Node_AExpr{AExpr: e}})
 	if !ok {
 		return k, false
 	}
-	con.dropped = true
-	return con.integer(constant{typ: t}, n, t, t, assign)
+	con.Dropped = true
+	return con.integer(Constant{Type: t}, n, t, t, assign)
 }
 
 func integerOf(n *pg.Node) (int64, bool) {
@@ -291,58 +290,14 @@ func integerOf(n *pg.Node) (int64, bool) {
 	return 0, false
 }
 
-// keyTexts collects the literals of one text that stand for shard keys and that the planner cannot read.
-type keyTexts struct {
-	sql   string
-	words []PreparedWord
-	seen  map[int]bool
-}
-
-// KeyTexts finds the literals of a statement that are compared with shard keys of a time type, or stored as such, and that the
-// planner cannot read itself. [With] puts their values in their places.
-func (p *Planner) KeyTexts(sql string, snap *shardmap.Snapshot, path []string) []PreparedWord {
-	q := *p
-	q.texts = &keyTexts{sql: sql, seen: map[int]bool{}}
-	// The readings end in errors or not; what they have met counts.
-	if st, err := q.Analyze(sql, snap, path); err == nil && st.Kind != plan.Several {
-		_, _ = q.Several(sql, snap, path)
-	}
-	return q.texts.words
-}
-
 // askable reports whether a literal that the planner cannot read as type t is one to ask PostgreSQL for: a word for the
 // time is read when the statement runs, and not before.
 func askable(t keyspace.Type, text string, e *sqlstate.Error) bool {
-	return plan.NotRead(t, e) && !HasTimeWord(text)
+	return plan.NotRead(t, e) && !datetime.HasSpecial(text)
 }
 
 // anyTime is a value of a time type, so that the reading goes on to the other literals.
 func anyTime(t keyspace.Type) keyspace.Value {
 	v, _ := keyspace.ParseText(t, []byte("infinity"))
 	return v
-}
-
-// note keeps a literal of type t.
-func (k *keyTexts) note(src *sourceText, c *pg.A_Const, t keyspace.Type) {
-	i, at := src.TokenAt(c.Location), k.place(src.SQL)
-	if at < 0 || i < 0 {
-		return
-	}
-	from, to := src.Tokens()[i].Start+at, src.Tokens()[src.StringEnd(i)].End+at
-	if !k.seen[from] {
-		k.seen[from] = true
-		k.words = append(k.words, PreparedWord{from, to, plan.ReadBy(c.GetSval().GetSval(), t)})
-	}
-}
-
-// place is where a text stands in the collector's: it is the whole, or what stands behind EXPLAIN; -1 for others, in which views
-// were written out.
-func (k *keyTexts) place(sql string) int {
-	const blank = "; \t\r\n"
-	sql = strings.TrimRight(sql, blank)
-	whole := strings.TrimRight(k.sql, blank)
-	if !strings.HasSuffix(whole, sql) {
-		return -1
-	}
-	return len(whole) - len(sql)
 }

@@ -1,4 +1,4 @@
-package planner
+package semantics
 
 import (
 	"slices"
@@ -9,40 +9,27 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
-// OIDs of pg_type.dat that the planner reasons about.
-const (
-	oidBool      = 16
-	oidFloat4    = 700
-	oidFloat8    = 701
-	oidMoney     = 790
-	oidBpchar    = 1042
-	oidDate      = 1082
-	oidTimestamp = 1114
-	oidTimestmpz = 1184
-	oidInterval  = 1186
-	oidUUID      = 2950
-	firstUserOID = 16384 // FirstNormalObjectId of transam.h
-)
+// NumberTypes are the number types by the order in which PostgreSQL widens them.
+var NumberTypes = map[uint32]int{pgoid.Int2: 1, pgoid.Int4: 2, pgoid.Int8: 3, pgoid.Numeric: 4, pgoid.Float4: 5, pgoid.Float8: 6}
 
-// numbers are the number types by the order in which PostgreSQL widens them.
-var numbers = map[uint32]int{oidInt2: 1, oidInt4: 2, oidInt8: 3, oidNumeric: 4, oidFloat4: 5, oidFloat8: 6}
-
-var castOIDs = map[string]uint32{
-	"int2": oidInt2, "int4": oidInt4, "int8": oidInt8, "numeric": oidNumeric, "float4": oidFloat4, "float8": oidFloat8, "money": oidMoney, "bool": oidBool,
-	"text": oidText, "varchar": oidVarchar, "bpchar": oidBpchar, "date": oidDate, "timestamp": oidTimestamp, "timestamptz": oidTimestmpz, "interval": oidInterval, "uuid": oidUUID,
+// CastOIDs are the OIDs of the types that the planner reasons about, by name.
+var CastOIDs = map[string]uint32{
+	"int2": pgoid.Int2, "int4": pgoid.Int4, "int8": pgoid.Int8, "numeric": pgoid.Numeric, "float4": pgoid.Float4, "float8": pgoid.Float8, "money": pgoid.Money, "bool": pgoid.Bool,
+	"text": pgoid.Text, "varchar": pgoid.Varchar, "bpchar": pgoid.Bpchar, "date": pgoid.Date, "timestamp": pgoid.Timestamp, "timestamptz": pgoid.Timestamptz, "interval": pgoid.Interval, "uuid": pgoid.UUID,
 }
 
-// typer finds the types of expressions. It knows those of columns from scopes.
-type typer struct{ namespace }
+// Typer finds the types of expressions. It knows those of columns from scopes.
+type Typer struct{ Namespace }
 
-// typeOf is the type of an expression of a query level, 0 if it is not certain.
+// TypeOf is the type of an expression of a query level, 0 if it is not certain.
 // A string literal alone is of type unknown.
-func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
+func (ty *Typer) TypeOf(n *pg.Node, sc *Scope) uint32 {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
 		if names := sqltree.FieldNames(v.ColumnRef); names != nil {
@@ -51,24 +38,24 @@ func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 	case *pg.Node_AConst:
 		switch c := v.AConst.Val.(type) {
 		case *pg.A_Const_Ival:
-			return oidInt4
+			return pgoid.Int4
 		case *pg.A_Const_Fval:
 			if _, err := strconv.ParseInt(c.Fval.GetFval(), 10, 64); err == nil {
-				return oidInt8
+				return pgoid.Int8
 			}
-			return oidNumeric
+			return pgoid.Numeric
 		case *pg.A_Const_Boolval:
-			return oidBool
+			return pgoid.Bool
 		}
-		return oidUnknown
+		return pgoid.Unknown
 	case *pg.Node_TypeCast:
 		t := v.TypeCast.TypeName
 		names := sqltree.Strings(t.GetNames())
 		if len(t.GetArrayBounds()) > 0 || t.GetSetof() || t.GetPctType() || len(names) == 0 {
 			return 0
 		}
-		if len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden() {
-			return castOIDs[names[len(names)-1]]
+		if len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.Hidden() {
+			return CastOIDs[names[len(names)-1]]
 		}
 	case *pg.Node_AExpr:
 		return ty.operatorType(v.AExpr, sc)
@@ -91,14 +78,14 @@ func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 // lateType is the type of an output of a query. Most statements never ask for it.
 type lateType struct {
 	of    *pg.ResTarget
-	sc    *scope
-	same  [2]column // or the type that both have, if it is one
+	sc    *Scope
+	same  [2]Column // or the type that both have, if it is one
 	known bool
 	oid   uint32
 }
 
 // oidOf is the type of a column, 0 if it is not certain.
-func (ty *typer) oidOf(c column) uint32 {
+func (ty *Typer) oidOf(c Column) uint32 {
 	l := c.late
 	if l == nil {
 		return c.oid
@@ -106,7 +93,7 @@ func (ty *typer) oidOf(c column) uint32 {
 	if !l.known {
 		l.known = true
 		if l.of != nil {
-			l.oid = ty.typeOf(l.of.Val, l.sc)
+			l.oid = ty.TypeOf(l.of.Val, l.sc)
 		} else if oid := ty.oidOf(l.same[0]); oid == ty.oidOf(l.same[1]) {
 			l.oid = oid
 		}
@@ -115,27 +102,27 @@ func (ty *typer) oidOf(c column) uint32 {
 }
 
 // sameType is the type of two columns that are merged into one.
-func (ty *typer) sameType(x, y column) (uint32, *lateType) {
+func (ty *Typer) sameType(x, y Column) (uint32, *lateType) {
 	switch {
 	case x.late != nil || y.late != nil:
-		return 0, &lateType{same: [2]column{x, y}}
+		return 0, &lateType{same: [2]Column{x, y}}
 	case x.oid != y.oid:
 		return 0, nil
 	}
 	return x.oid, nil
 }
 
-// onlyBuiltin reports whether a call can only mean a function of PostgreSQL's.
-func (ns *namespace) onlyBuiltin(f *pg.FuncCall) bool {
+// OnlyBuiltin reports whether a call can only mean a function of PostgreSQL's.
+func (ns *Namespace) OnlyBuiltin(f *pg.FuncCall) bool {
 	names := sqltree.Strings(f.Funcname)
-	return len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ns.hidden() && !ns.hasFunction(names[0])
+	return len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ns.Hidden() && !ns.HasFunction(names[0])
 }
 
 // argumentTypes are the types of a call's arguments; ok is false if one is not known.
-func (ty *typer) argumentTypes(f *pg.FuncCall, sc *scope) (types []uint32, ok bool) {
+func (ty *Typer) argumentTypes(f *pg.FuncCall, sc *Scope) (types []uint32, ok bool) {
 	types = make([]uint32, len(f.Args))
 	for i, n := range f.Args {
-		if types[i] = ty.typeOf(n, sc); types[i] == 0 || types[i] >= firstUserOID {
+		if types[i] = ty.TypeOf(n, sc); types[i] == 0 || types[i] >= pgoid.FirstNormal {
 			return nil, false
 		}
 	}
@@ -143,8 +130,8 @@ func (ty *typer) argumentTypes(f *pg.FuncCall, sc *scope) (types []uint32, ok bo
 }
 
 // callType is the type of the result of a call.
-func (ty *typer) callType(f *pg.FuncCall, sc *scope) uint32 {
-	if !ty.onlyBuiltin(f) || f.AggWithinGroup { // what stands in ORDER BY counts too
+func (ty *Typer) callType(f *pg.FuncCall, sc *Scope) uint32 {
+	if !ty.OnlyBuiltin(f) || f.AggWithinGroup { // what stands in ORDER BY counts too
 		return 0
 	}
 	name := sqltree.CallName(f)
@@ -167,8 +154,8 @@ func (ty *typer) callType(f *pg.FuncCall, sc *scope) uint32 {
 
 // noteSteady notes a call that means no volatile function, though others of the name are: AT TIME ZONE is volatile for a
 // time of day with a zone only.
-func (ty *typer) noteSteady(f *pg.FuncCall, sc *scope) {
-	if !ty.onlyBuiltin(f) || !someVolatile(sqltree.CallName(f)) {
+func (ty *Typer) noteSteady(f *pg.FuncCall, sc *Scope) {
+	if !ty.OnlyBuiltin(f) || !someVolatile(sqltree.CallName(f)) {
 		return
 	}
 	in, ok := ty.argumentTypes(f, sc)
@@ -224,7 +211,7 @@ func known(typeIn func(c pgcatalog.Catalog) uint32) uint32 {
 		}
 		out = max(out, t)
 	}
-	for _, t := range castOIDs {
+	for _, t := range CastOIDs {
 		if t == out {
 			return out
 		}
@@ -234,16 +221,16 @@ func known(typeIn func(c pgcatalog.Catalog) uint32) uint32 {
 
 // operatorType is the type of the result of an operator of PostgreSQL's. A user may have made others: one is certain if
 // it takes just the types of its operands, if these are numbers, or if one of them is a literal.
-func (ty *typer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
+func (ty *Typer) operatorType(e *pg.A_Expr, sc *Scope) uint32 {
 	op := sqltree.Operator(e)
 	nullif := e.Kind == pg.A_Expr_Kind_AEXPR_NULLIF
-	if e.Kind != pg.A_Expr_Kind_AEXPR_OP && !nullif || op == "" || ty.hidden() {
+	if e.Kind != pg.A_Expr_Kind_AEXPR_OP && !nullif || op == "" || ty.Hidden() {
 		return 0
 	}
 	if op == "||" { // long chains are usual, and what asks at each link would read all of them each time; nothing is summed by it
 		return 0
 	}
-	r := ty.typeOf(e.Rexpr, sc)
+	r := ty.TypeOf(e.Rexpr, sc)
 	if e.Lexpr == nil {
 		return known(func(c pgcatalog.Catalog) uint32 {
 			if o, _ := c.Prefix(op, r); o != nil && o.Right == r {
@@ -252,17 +239,17 @@ func (ty *typer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
 			return 0
 		})
 	}
-	l := ty.typeOf(e.Lexpr, sc)
-	if nullif && (l == r || r == oidUnknown || e.Rexpr.GetParamRef() != nil) {
+	l := ty.TypeOf(e.Lexpr, sc)
+	if nullif && (l == r || r == pgoid.Unknown || e.Rexpr.GetParamRef() != nil) {
 		return l
 	}
-	if l == 0 || r == 0 || l >= firstUserOID || r >= firstUserOID {
+	if l == 0 || r == 0 || l >= pgoid.FirstNormal || r >= pgoid.FirstNormal {
 		return 0
 	}
 	return known(func(c pgcatalog.Catalog) uint32 {
 		o, _ := c.Infix(op, l, r)
 		switch {
-		case o == nil || !(o.Left == l && o.Right == r || numbers[l] > 0 && numbers[r] > 0 || l == oidUnknown || r == oidUnknown):
+		case o == nil || !(o.Left == l && o.Right == r || NumberTypes[l] > 0 && NumberTypes[r] > 0 || l == pgoid.Unknown || r == pgoid.Unknown):
 			return 0
 		case nullif:
 			return o.Left // the left operand, as it is compared
@@ -273,30 +260,30 @@ func (ty *typer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
 }
 
 // commonType is the type of CASE, COALESCE, GREATEST and LEAST.
-func (ty *typer) commonType(list []*pg.Node, sc *scope) uint32 {
+func (ty *Typer) commonType(list []*pg.Node, sc *Scope) uint32 {
 	var in []uint32
-	one, same := uint32(oidUnknown), true // the type of all that have one
+	one, same := uint32(pgoid.Unknown), true // the type of all that have one
 	for _, n := range list {
 		if n == nil {
 			continue
 		}
-		t := ty.typeOf(n, sc)
+		t := ty.TypeOf(n, sc)
 		if t == 0 {
 			return 0
 		}
 		in = append(in, t)
-		if t != oidUnknown {
-			same = same && (one == oidUnknown || t == one)
+		if t != pgoid.Unknown {
+			same = same && (one == pgoid.Unknown || t == one)
 			one = t
 		}
 	}
-	if same && one != oidUnknown {
+	if same && one != pgoid.Unknown {
 		return one
 	}
 	return known(func(c pgcatalog.Catalog) uint32 {
 		t, other := c.Common(in)
 		for _, from := range in {
-			if other != 0 || from >= firstUserOID || !c.CanCoerce(from, t, pgcatalog.Implicit) {
+			if other != 0 || from >= pgoid.FirstNormal || !c.CanCoerce(from, t, pgcatalog.Implicit) {
 				return 0
 			}
 		}
@@ -304,23 +291,23 @@ func (ty *typer) commonType(list []*pg.Node, sc *scope) uint32 {
 	})
 }
 
-// ownTypes reports whether an expression is surely made of PostgreSQL's own types:
+// OwnTypes reports whether an expression is surely made of PostgreSQL's own types:
 // its columns are, and it casts to no other.
-func (ty *typer) ownTypes(n *pg.Node, sc *scope) bool {
+func (ty *Typer) OwnTypes(n *pg.Node, sc *Scope) bool {
 	ok := true
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.ColumnRef:
 			names := sqltree.FieldNames(v)
-			c := column{}
+			c := Column{}
 			if names != nil {
 				c = sc.resolve(names)
 			}
 			oid := ty.oidOf(c)
-			ok = ok && oid != 0 && oid < firstUserOID
+			ok = ok && oid != 0 && oid < pgoid.FirstNormal
 		case *pg.TypeName:
 			names := sqltree.Strings(v.Names)
-			ok = ok && len(names) > 0 && castOIDs[names[len(names)-1]] != 0 && (len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden())
+			ok = ok && len(names) > 0 && CastOIDs[names[len(names)-1]] != 0 && (len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.Hidden())
 		case *pg.SelectStmt:
 			ok = false
 		}
@@ -329,18 +316,18 @@ func (ty *typer) ownTypes(n *pg.Node, sc *scope) bool {
 	return ok
 }
 
-// isAggregate reports whether a call is of an aggregate function, and not as a
+// IsAggregate reports whether a call is of an aggregate function, and not as a
 // window function.
-func (ns *namespace) isAggregate(f *pg.FuncCall) bool {
-	return f.Over == nil && (strings.Contains(ns.kindOf(f), "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
+func (ns *Namespace) IsAggregate(f *pg.FuncCall) bool {
+	return f.Over == nil && (strings.Contains(ns.KindOf(f), "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
 }
 
-// isVolatile reports whether an expression, or a query, calls a volatile function.
-func (ns *namespace) isVolatile(m proto.Message) bool {
+// IsVolatile reports whether an expression, or a query, calls a volatile function.
+func (ns *Namespace) IsVolatile(m proto.Message) bool {
 	found := false
 	sqltree.Inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
-			kind := ns.kindOf(f)
+			kind := ns.KindOf(f)
 			found = found || kind == "" || strings.HasPrefix(kind, "v") && !ns.steady[f]
 		}
 		return !found
@@ -348,17 +335,7 @@ func (ns *namespace) isVolatile(m proto.Message) bool {
 	return found
 }
 
-const (
-	oidInt8    = 20
-	oidInt2    = 21
-	oidInt4    = 23
-	oidText    = 25
-	oidUnknown = 705
-	oidVarchar = 1043
-	oidNumeric = 1700
-)
-
-// hasFunction reports whether the user has a function of a name.
-func (ns *namespace) hasFunction(name string) bool {
-	return slices.ContainsFunc(ns.snap.State().Functions, func(f shardmap.Function) bool { return f.Name == name })
+// HasFunction reports whether the user has a function of a name.
+func (ns *Namespace) HasFunction(name string) bool {
+	return slices.ContainsFunc(ns.Snapshot.State().Functions, func(f shardmap.Function) bool { return f.Name == name })
 }
