@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -95,4 +96,9 @@ func ParseRefusal(e *sqlstate.Error) (r Refusal, ok bool) {
 		return r, false
 	}
 	return Refusal{Keyspace: name, Epoch: n, Position: position}, true
+}
+
+// HintNotTheShard says what to do when the database behind a shard's URL, or its file, is not that shard's.
+func HintNotTheShard(name string) string {
+	return fmt.Sprintf("Correct the URL with `cleave shard set %[1]s --url URL`, or restore the database from a backup. `cleave shard remove %[1]s` lets go of a shard whose rows nobody needs.", name)
 }

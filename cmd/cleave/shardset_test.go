@@ -123,6 +123,17 @@ func TestShardSetProperties(t *testing.T) {
 	// The database is gone, and what is in its place is older.
 	pgtest.Ask(t, s.SuperuserURL("postgres"), "ALTER DATABASE a ALLOW_CONNECTIONS false")
 	refused("not as the map says", at("a_old", "password two", ""), "a", "--url", "-")
+
+	// The other database is gone too, and an empty one is in its place: it is no new shard.
+	for _, sql := range []string{
+		"ALTER DATABASE b ALLOW_CONNECTIONS false", "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = 'b'",
+		"ALTER DATABASE b RENAME TO b_gone", "CREATE DATABASE b OWNER keeper",
+	} {
+		pgtest.Ask(t, s.SuperuserURL("postgres"), sql)
+	}
+	if _, out, _ := r.cleave("", "doctor"); !strings.Contains(out, "cleave shard set b --url") || strings.Contains(out, "shard add b") {
+		t.Errorf("doctor says of an empty database in the shard's place: %s", out)
+	}
 }
 
 // TestShardGetsRolesOfItsOwn walks what docs/security.md says ("Roles on the shards") of a shard whose role is a superuser, and of one whose URL gets another role:

@@ -83,7 +83,7 @@ func (s *shard) verify(ctx context.Context, c *conn) error {
 		return (&sqlstate.Error{
 			Code: sqlstate.ObjectNotInState, Op: "verify", Shard: s.cfg.Name, Err: errNotInstalled,
 			Message: "the database has not been set up as a shard",
-		}).WithHint("if it is the right database, run `cleave shard add %s URL`", s.cfg.Name)
+		}).WithHint("%s", engine.HintNotTheShard(s.cfg.Name))
 	default:
 		return s.failed("verify", err)
 	}

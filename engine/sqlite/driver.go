@@ -342,7 +342,7 @@ func (s *Shard) checkIdentity(db *sqlite.Conn, installing bool) error {
 	}
 	if !has {
 		return sqlstate.New(sqlstate.ObjectNotInState, "the SQLite file of shard %s was not prepared for Cleave", s.cfg.Name).
-			WithHint("Add it with: cleave shard add %s file:%s.", s.cfg.Name, s.path).OnShard(s.cfg.Name)
+			WithHint("%s", engine.HintNotTheShard(s.cfg.Name)).OnShard(s.cfg.Name)
 	}
 	get := func(k string) string {
 		v, _ := text1(db, "SELECT value FROM cleave_meta WHERE key = "+quote.Text(k))
@@ -453,7 +453,7 @@ func (s *Shard) connect(params map[string]string) (*Conn, error) {
 	db, err := s.openFile(false)
 	if os.IsNotExist(err) {
 		return nil, sqlstate.Wrap(err, sqlstate.ObjectNotInState, "the SQLite file of shard %s does not exist", s.cfg.Name).
-			WithHint("cleave shard add %s file:%s makes it; cleave shard list --json shows the paths.", s.cfg.Name, s.path).OnShard(s.cfg.Name)
+			WithHint("%s", engine.HintNotTheShard(s.cfg.Name)).OnShard(s.cfg.Name)
 	}
 	if err != nil {
 		return nil, s.openError(err)

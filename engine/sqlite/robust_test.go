@@ -307,8 +307,13 @@ func TestBadFiles(t *testing.T) {
 	if err := connectTo("junk.db"); sqlstate.CodeOf(err) != sqlstate.DataCorrupted {
 		t.Errorf("junk: %v", err)
 	}
-	if err := connectTo("none.db"); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState {
-		t.Errorf("none: %v", err)
+	if err := os.WriteFile(filepath.Join(dir, "empty.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"none.db", "empty.db"} {
+		if err := connectTo(name); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || !strings.Contains(sqlstate.As(err).Hint, "cleave shard set") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	for _, url := range []string{"postgres://x", "file:", "file://host/x.db", "file:/x.db?nosuch=1", "file:/x.db?busy_timeout=never"} {
 		if _, err := (sqlite.Driver{}).Open(engine.Config{URL: url}); sqlstate.CodeOf(err) != sqlstate.InvalidParameterValue {
