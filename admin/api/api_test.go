@@ -212,6 +212,7 @@ func TestRefusals(t *testing.T) {
 		{"no type", "POST", "/api/v1/create_keyspace", good, func(r *http.Request) { r.Header.Del("Content-Type") }, 415, "08P01"},
 		{"GET of a change", "GET", "/api/v1/pin", "", nil, 405, "0A000"},
 		{"POST of a view", "POST", "/api/v1/shards", "{}", nil, 405, "0A000"},
+		{"JSON that nests deeply", "POST", "/api/v1/route", strings.Repeat("[", 100_000), nil, 400, "22P02"},
 		{"not JSON", "POST", "/api/v1/pin", "{", nil, 400, "22P02"},
 		{"unknown field", "POST", "/api/v1/pin", `{"keyspacee":"x"}`, nil, 400, "22P02"},
 		{"two values", "POST", "/api/v1/pin", `{} {}`, nil, 400, "22P02"},

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -190,6 +192,16 @@ func TestCommands(t *testing.T) {
 		}
 		var route struct{ Route []string }
 		r.into(&route, "route", "SELECT * FROM orders WHERE tenant_id = 42")
+		deep := "SELECT * FROM orders WHERE " + strings.Repeat("NOT (", 100_000) + "true" + strings.Repeat(")", 100_000)
+		answer, err := http.Post("http://"+r.Admin+"/api/v1/route", "application/json", strings.NewReader(`{"sql":"`+deep+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "54001") {
+			t.Errorf("a statement that nests deeply: %s, %.300s", answer.Status, body)
+		}
 		var owner struct{ Shard string }
 		r.into(&owner, "shard-of", "hash_bigint", "42")
 		if !strings.Contains(strings.Join(route.Route, "\n"), owner.Shard) {
