@@ -55,6 +55,9 @@ type Options struct {
 	// Transactions end those over several shards; nil: the server makes its own,
 	// and nobody finishes what a crash of it leaves.
 	Transactions *txn.Transactions
+	// Peer answers another router on a connection that began with moment.Code and a body; nil: none is answered. proved is to
+	// be called when it is known to be one.
+	Peer func(nc net.Conn, body []byte, proved func()) error
 	// Refused is told that a guard refused what the map here allows: the map is old, or a change of both is at work, or it
 	// died. It must not wait. nil: nobody is told.
 	Refused func()
@@ -140,7 +143,7 @@ func New(o Options) *Server {
 	s.answers = o.Transactions.Answers()
 	s.views = adminsql.Views{Executor: o.Executor, Admin: o.Admin, Users: o.Users, Transactions: o.Transactions, Sessions: s.sessionInfos}
 	s.entrance = arrival.New(arrival.Options{Authenticate: o.Authenticate, TLS: o.TLS, TLSRequired: o.TLSRequired, SessionsMax: s.limits.SessionsMax,
-		StartupMax: s.limits.StartupMax, Cancel: s.cancelRequest, Stop: s.stopWatch, Log: s.log, Metrics: s.metrics})
+		StartupMax: s.limits.StartupMax, Cancel: s.cancelRequest, Peer: o.Peer, Stop: s.stopWatch, Log: s.log, Metrics: s.metrics})
 	s.exchange = notify.NewExchange(s.ex, s.wg.Go)
 	s.sinks.Log, s.sinks.Metrics, s.sinks.Router, s.sinks.Tracer = s.log, o.Metrics, o.Metrics.Shard(""), o.Tracer
 	s.SetSlow(o.Slow)
@@ -341,14 +344,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			s.ids.release()
 			return nil
 		case <-tick.C:
-			for _, x := range s.list() {
+			list := s.list()
+			for _, x := range list {
 				x.interrupts.nudge()
+			}
+			if len(list) == 0 {
+				s.entrance.EndPeers()
 			}
 			continue
 		case <-ctx.Done():
 		}
 		break
 	}
+	s.entrance.EndPeers()
 	limit, cancel := context.WithTimeout(context.Background(), s.limits.CancelMax)
 	defer cancel()
 	var cuts sync.WaitGroup

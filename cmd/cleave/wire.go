@@ -50,7 +50,7 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 	if cfg.Coordinator == "off" {
 		candidate = ""
 	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log, Candidate: candidate})
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log, Candidate: candidate, Asked: true})
 	if err != nil {
 		return nil, err
 	}

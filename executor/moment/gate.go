@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cleavedb/cleave/shardmap"
 )
 
 const (
@@ -17,6 +19,9 @@ const (
 	Bound = 250 * time.Millisecond
 	// silentMax is how long one hush after the other may silence a process before it takes part in no more.
 	silentMax = 20 * time.Millisecond
+	// Margin is how long an answer waits that is given without a lease, or with a new one: the process may not be among those
+	// that are asked to be hushed. A moment takes less than half of it, else it does not count.
+	Margin = 500 * time.Millisecond
 )
 
 // Gate is what a process's answers to its clients pass. It is shut while there is a hush. The zero Gate is open, and a nil
@@ -27,10 +32,45 @@ type Gate struct {
 	mu     sync.Mutex
 	hushes int
 	since  time.Time // since when there was always a hush
+
+	lease   *shardmap.Lease // nil: no other member counts on the process
+	settled atomic.Uint64   // the number of the term of the lease that is older than Margin; from 1
+	term    uint64          // the number of the term that was seen last; under mu
+	began   time.Time       // when it was seen first
+}
+
+// Under says that other members count on the process while the lease is live. Call it before the first answer.
+func (g *Gate) Under(lease *shardmap.Lease) {
+	g.lease = lease
+	g.margin()
+}
+
+// margin is how long what is known now has to wait.
+func (g *Gate) margin() time.Duration {
+	if g.lease == nil {
+		return 0
+	}
+	term := g.lease.Term()
+	switch {
+	case !g.lease.Holds(term):
+		return Margin
+	case g.settled.Load() == term+1:
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.term != term+1 {
+		g.term, g.began = term+1, time.Now()
+	}
+	left := Margin - time.Since(g.began)
+	if left <= 0 {
+		g.settled.Store(g.term)
+	}
+	return max(left, 0)
 }
 
 // Open reports whether answers pass at this moment. What they tell must be known before it is asked.
-func (g *Gate) Open() bool { return g == nil || g.shut.Load() == nil }
+func (g *Gate) Open() bool { return g == nil || g.shut.Load() == nil && g.margin() == 0 }
 
 // Pass waits until the gate is open. What it lets pass must be known before.
 func (g *Gate) Pass() {
@@ -40,6 +80,7 @@ func (g *Gate) Pass() {
 	for c := g.shut.Load(); c != nil; c = g.shut.Load() {
 		<-*c
 	}
+	time.Sleep(g.margin())
 }
 
 // Hush shuts the gate until Lift, at most for bound. nil: the process was silent for too long already, ask again later.

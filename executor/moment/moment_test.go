@@ -74,19 +74,23 @@ func TestGateIsNotShutForGood(t *testing.T) {
 
 // others is the other processes of a test.
 type others struct {
-	hush  func() error
-	whole func() bool
+	meet        func() error
+	hush, whole func() bool
 }
 
-func (o others) Hush(context.Context) (func() bool, error) { return o.whole, o.hush() }
+func (o others) Meet(context.Context) (Meeting, error) { return o, o.meet() }
+func (o others) Hush() bool                            { return o.hush() }
+func (o others) Lift() bool                            { return o.whole() }
 
-func yes() bool { return true }
+func sure() bool   { return true }
+func unsure() bool { return false }
+func meets() error { return nil }
 
 // TestTake: those who ask at one time share a hush, those who ask while it is on do not.
 func TestTake(t *testing.T) {
 	var g Gate
 	var hushes, quiet atomic.Int32
-	m := New(&g, others{func() error { hushes.Add(1); return nil }, yes}, func() func() {
+	m := New(&g, others{meets, func() bool { hushes.Add(1); return true }, sure}, func() func() {
 		quiet.Add(1)
 		return func() { quiet.Add(-1) }
 	})
@@ -140,9 +144,10 @@ func TestTakeIsOfNoMoment(t *testing.T) {
 		take   func(*Gate) error
 		err    error
 	}{
-		"another process lifted it":    {others: others{func() error { return nil }, func() bool { return false }}},
-		"another process is not there": {others: others{func() error { return failed }, yes}, err: failed},
-		"it took too long":             {take: func(g *Gate) error { g.Pass(); return nil }},
+		"another process lifted it":         {others: others{meets, sure, unsure}},
+		"another process is silent already": {others: others{meets, unsure, sure}},
+		"another process is not there":      {others: others{func() error { return failed }, sure, sure}, err: failed},
+		"it took too long":                  {take: func(g *Gate) error { g.Pass(); return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var g Gate

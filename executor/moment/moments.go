@@ -9,11 +9,28 @@ import (
 // restMin is the least time between two hushes that a process asks for.
 const restMin = 20 * time.Millisecond
 
+// meetMax is how long a moment waits for the other processes to be reached.
+const meetMax = 10 * time.Second
+
 // Others are the other processes that answer clients of the cluster.
 type Others interface {
-	// Hush returns when all of them are hushed. lift ends it; whole: each of them was hushed until it was asked to lift.
-	Hush(ctx context.Context) (lift func() (whole bool), err error)
+	// Meet finds out who they are, and reaches all of them. Nobody is hushed meanwhile.
+	Meet(ctx context.Context) (Meeting, error)
 }
+
+// Meeting are the others for one hush.
+type Meeting interface {
+	// Hush reports whether all of them are hushed now.
+	Hush() bool
+	// Lift ends that, whether or not all were. whole: each was hushed until it was asked to lift.
+	Lift() (whole bool)
+}
+
+// nobody is the Meeting of a process that is alone.
+type nobody struct{}
+
+func (nobody) Hush() bool { return true }
+func (nobody) Lift() bool { return true }
 
 // Moments are the hushes that the transactions of one process ask for: those that ask at one time share one. Methods are
 // safe for concurrent use.
@@ -82,16 +99,23 @@ func (m *Moments) run(r *round) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
 	time.Sleep(restMin - time.Since(m.rest))
+	meeting, err := m.meet()
 	m.mu.Lock()
 	m.next = nil
 	m.mu.Unlock()
 	defer func() { m.rest = time.Now() }()
 	defer close(r.lifted)
+	if r.err = err; err != nil {
+		close(r.open)
+		return
+	}
 	defer m.quiet()()
-	lift, err := m.hush(r)
+	if meeting.Hush() {
+		r.hush = m.gate.Hush(Bound)
+	}
 	close(r.open)
-	if err != nil || r.hush == nil {
-		lift()
+	if r.hush == nil {
+		meeting.Lift()
 		return
 	}
 	taken := make(chan struct{})
@@ -105,21 +129,16 @@ func (m *Moments) run(r *round) {
 	case <-taken:
 	case <-over.C:
 	}
-	others := lift()
+	others := meeting.Lift()
 	own := r.hush.Lift()
 	r.whole = own && others
 }
 
-// hush hushes all processes. r.hush is nil if that was not to be had now.
-func (m *Moments) hush(r *round) (lift func() bool, err error) {
-	lift = func() bool { return true }
-	if m.others != nil {
-		limit, stop := context.WithTimeout(context.Background(), Bound)
-		defer stop()
-		if lift, r.err = m.others.Hush(limit); r.err != nil {
-			return func() bool { return false }, r.err
-		}
+func (m *Moments) meet() (Meeting, error) {
+	if m.others == nil {
+		return nobody{}, nil
 	}
-	r.hush = m.gate.Hush(Bound)
-	return lift, nil
+	limit, stop := context.WithTimeout(context.Background(), meetMax)
+	defer stop()
+	return m.others.Meet(limit)
 }

@@ -5,10 +5,17 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor/moment"
+	"github.com/cleavedb/cleave/shardmap"
 )
 
 // Answers is what the answers to the process's clients have to pass: it is shut while a moment is taken.
 func (t *Transactions) Answers() *moment.Gate { return &t.answers }
+
+// Answerer answers other members. They count on this process while the lease is live: call it before there are clients.
+func (t *Transactions) Answerer(member string, lease *shardmap.Lease, key *moment.Key) *moment.Answerer {
+	t.answers.Under(lease)
+	return &moment.Answerer{Gate: &t.answers, Member: member, Key: key, Quiet: t.gate.shut}
+}
 
 // Moment is Snapshots with snapshots that are one moment: they have what the process's clients saw, in its order.
 // docs/design/moment.md has the proof.

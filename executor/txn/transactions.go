@@ -47,6 +47,8 @@ type TransactionsOptions struct {
 	// of its own that nobody else takes for alive.
 	Member string
 	Log    *slog.Logger // nil: nothing is logged
+	// Others are the other processes that answer clients; nil: there are none that moments count on.
+	Others moment.Others
 	// Metrics are told of ends; nil: nobody is.
 	Metrics *telemetry.Metrics
 	// SchemaLeft is called when a schema change stays prepared on a shard for two looks in succession: it may have been left,
@@ -97,7 +99,7 @@ func NewTransactions(o TransactionsOptions) *Transactions {
 		o.Member = rand.Text()
 	}
 	t.owner = ownerOf(o.Member)
-	t.moments = moment.New(&t.answers, nil, t.gate.shut)
+	t.moments = moment.New(&t.answers, o.Others, t.gate.shut)
 	return t
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/access"
+	"github.com/cleavedb/cleave/executor/moment"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
@@ -26,6 +27,7 @@ const (
 	codeCancel   = 80877102
 	codeSSL      = 80877103
 	codeGSS      = 80877104
+	codePeer     = moment.Code
 	version3     = 3 << 16
 	startupBytes = 10000 // PostgreSQL's MAX_STARTUP_PACKET_LENGTH
 )
@@ -86,7 +88,7 @@ func refused(code sqlstate.Code, format string, args ...any) error {
 	return refusal{sqlstate.New(code, format, args...)}
 }
 
-// errCancelRequest ends an arrival that only wanted a statement of another session to be cancelled.
+// errCancelRequest ends an arrival that only wanted a statement of another session to be cancelled, or was another router.
 var errCancelRequest = errors.New("gateway: a cancel request")
 
 // Options are what an Entrance needs.
@@ -100,6 +102,9 @@ type Options struct {
 	StartupMax  time.Duration
 	// Cancel obeys the body of a CancelRequest.
 	Cancel func(body []byte)
+	// Peer answers another router until that ends. body is what it said first; proved is to be called when it is known to be one.
+	// nil: none is answered.
+	Peer func(nc net.Conn, body []byte, proved func()) error
 	// Stop is closed when nobody is to wait any more.
 	Stop    <-chan struct{}
 	Log     *slog.Logger
@@ -108,8 +113,9 @@ type Options struct {
 
 // Entrance is where clients come in. Methods are safe for concurrent use.
 type Entrance struct {
-	o    Options
-	door *door
+	o     Options
+	door  *door
+	peers peers
 }
 
 // New makes an Entrance.
@@ -194,6 +200,9 @@ func (a *arrival) negotiate(ctx context.Context) ([]byte, error) {
 			return nil, err
 		case version == codeCancel:
 			a.e.o.Cancel(body)
+			return nil, errCancelRequest
+		case version == codePeer && a.e.o.Peer != nil:
+			a.e.answerPeer(a.socket, a.nc, body)
 			return nil, errCancelRequest
 		}
 		encrypts := version == codeSSL || version == codeGSS

@@ -35,6 +35,7 @@ type Config struct {
 	ConnectTimeout           time.Duration
 	FailoverWait             time.Duration
 	HoldTimeout              time.Duration
+	Moments                  string        // "router" or "cluster"
 	ReadPolicy               string        // "primary", "replica" or "nearest": of sessions that set none
 	MaxReplicaLag            time.Duration // 0: none
 	LocalSockets             string        // "auto" or "off"
@@ -171,6 +172,8 @@ var settings = []Setting{
 		func(c *Config) *time.Duration { return &c.HoldTimeout }),
 	duration("load-window", "half-life of the load figures of ranges and keys: what was so long ago counts half", 2*time.Minute, time.Second,
 		func(c *Config) *time.Duration { return &c.LoadWindow }),
+	choice("moments", "whose transactions a REPEATABLE READ block over several shards sees in the order that clients saw: those of its router's clients, or of all routers'. All routers need the same value, and have to reach each other where they take clients", "router", []string{"router", "cluster"},
+		func(c *Config) *string { return &c.Moments }),
 	choice("read-policy", "where reads go that a replica can answer, unless the session sets cleave.read_policy", "primary", []string{"primary", "replica", "nearest"},
 		func(c *Config) *string { return &c.ReadPolicy }),
 	duration("max-replica-lag", "how old the data of a replica may be that is read, unless the session sets cleave.max_replica_lag; 0 is no limit", 10*time.Second, 0,

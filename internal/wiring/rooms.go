@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -46,6 +47,7 @@ type Rooms struct {
 	Users *access.Users
 
 	transactions *txn.Transactions
+	peers        *moment.Peers // nil: no other router is asked
 	life         context.Context
 	stop         context.CancelFunc // ends recovery
 	stopped      sync.WaitGroup
@@ -68,6 +70,8 @@ type Options struct {
 	// takes this process's transactions for alive after they are a moment old.
 	Member string
 	Config *config.Config
+	// Asked: it takes clients at the address with which Join was called, so other members can ask it there.
+	Asked bool
 	// Candidate is the name under which the process takes part in the coordinators'
 	// election; "": it does not.
 	Candidate string
@@ -114,7 +118,18 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Shard: r.Executor.Shard, Software: o.Software, Log: o.Log,
 		Member: o.Member, Answer: func(ctx context.Context, op string, in []byte) ([]byte, error) { return r.Gateway.Answer(ctx, op, in) },
 	})
-	r.transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
+	key := moment.NewKey(o.Directory)
+	var others moment.Others
+	cluster := o.Config.Moments == "cluster" && o.Member != ""
+	if cluster {
+		r.peers = moment.NewPeers(o.Directory, o.Member, key)
+		others = r.peers
+	}
+	r.transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: r.Executor, Member: o.Member, Others: others, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
+	var peer func(net.Conn, []byte, func()) error
+	if cluster && o.Asked {
+		peer = r.transactions.Answerer(o.Member, o.Lease, key).Serve
+	}
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(r.life) })
 	r.stopped.Go(func() { r.finishIntents(r.life) })
@@ -129,7 +144,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: openVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
 		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users, r.Executor), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
-		Transactions: r.transactions, Several: severalDefaults(o.Config), Refused: r.doubtGuards,
+		Transactions: r.transactions, Several: severalDefaults(o.Config), Refused: r.doubtGuards, Peer: peer,
 		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	if o.Member != "" {
@@ -153,6 +168,9 @@ func (r *Rooms) Close() error {
 	}
 	r.stop()
 	r.stopped.Wait()
+	if r.peers != nil {
+		r.peers.Close()
+	}
 	return errors.Join(r.Ops.Close(), r.Executor.Close())
 }
 

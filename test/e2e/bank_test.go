@@ -300,14 +300,7 @@ func (b *bank) havoc(length time.Duration) {
 
 // revive starts a router again at its address.
 func (b *bank) revive(c *cluster) {
-	c.cmd = exec.Command(binary, "router", "--directory", b.url, "--listen", c.listen, "--admin", c.admin, "--lease-ttl", leaseTTL.String())
-	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	if err := c.cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	exited := make(chan error, 1)
-	c.exited = exited
-	go func(cmd *exec.Cmd) { exited <- cmd.Wait() }(c.cmd)
+	c.run()
 	waitfor.True(b.t, "the router is ready again", c.healthy)
 }
 

@@ -35,16 +35,11 @@ func startOn(t *testing.T, url string) *cluster {
 }
 
 // startRouter starts `cleave router`.
-func startRouter(t *testing.T, url string) *cluster {
+func startRouter(t *testing.T, url string, more ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, listen: freeAddress(t), admin: freeAddress(t), log: &syncBuffer{}}
-	c.cmd = exec.Command(binary, "router", "--directory", url, "--listen", c.listen, "--admin", c.admin, "--lease-ttl", leaseTTL.String())
-	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c.exited = make(chan error, 1)
-	go func() { c.exited <- c.cmd.Wait() }()
+	c.args = append([]string{"router", "--directory", url, "--listen", c.listen, "--admin", c.admin, "--lease-ttl", leaseTTL.String()}, more...)
+	c.run()
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Signal(syscall.SIGCONT)
 		c.stop()
@@ -54,6 +49,19 @@ func startRouter(t *testing.T, url string) *cluster {
 	})
 	waitfor.True(t, "the router is ready", c.healthy)
 	return c
+}
+
+// run starts a router, once more if it has ended.
+func (c *cluster) run() {
+	c.t.Helper()
+	c.cmd = exec.Command(binary, c.args...)
+	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	exited := make(chan error, 1)
+	c.exited = exited
+	go func(cmd *exec.Cmd) { exited <- cmd.Wait() }(c.cmd)
 }
 
 func openEtcd(t *testing.T, url string) shardmap.Directory {

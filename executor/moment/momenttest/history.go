@@ -20,6 +20,9 @@ type History struct {
 // span is from before something was asked for until its answer was there.
 type span struct{ began, ended time.Duration }
 
+// never is the end of what goes on.
+const never = 1<<63 - 1
+
 type read struct {
 	span
 	saw map[string]int
@@ -32,15 +35,17 @@ func New() *History { return &History{origin: time.Now(), writes: map[string][]s
 func (h *History) Write(key string, commit func(n int) error) error {
 	h.mu.Lock()
 	n := len(h.writes[key]) + 1
+	h.writes[key] = append(h.writes[key], span{time.Since(h.origin), never})
 	h.mu.Unlock()
-	s := span{began: time.Since(h.origin)}
-	if err := commit(n); err != nil {
-		return err
-	}
-	s.ended = time.Since(h.origin)
+	err := commit(n)
+	now := time.Since(h.origin)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.writes[key] = append(h.writes[key], s)
+	if err != nil {
+		h.writes[key] = h.writes[key][:n-1]
+		return err
+	}
+	h.writes[key][n-1].ended = now
 	return nil
 }
 
@@ -65,7 +70,7 @@ func (h *History) Reads() int {
 	return len(h.reads)
 }
 
-// Check returns what no strict snapshot could have seen. Call it when all clients have ended.
+// Check returns what no strict snapshot could have seen. Clients may go on.
 func (h *History) Check() (wrong []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
