@@ -28,7 +28,7 @@ type member struct {
 }
 
 // joins makes a member of a directory, which is asked until the test ends.
-func joins(t *testing.T, dir shardmap.Directory, id string) *member {
+func joins(t testing.TB, dir shardmap.Directory, id string) *member {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,14 +93,14 @@ func (f freezing) Write(b []byte) (int, error) {
 	return f.Conn.Write(b)
 }
 
-func asker(t *testing.T, dir shardmap.Directory, self string) *Peers {
+func asker(t testing.TB, dir shardmap.Directory, self string) *Peers {
 	t.Helper()
 	p := NewPeers(dir, self, NewKey(dir))
 	t.Cleanup(p.Close)
 	return p
 }
 
-func meet(t *testing.T, p *Peers) Meeting {
+func meet(t testing.TB, p *Peers) Meeting {
 	t.Helper()
 	m, err := p.Meet(waitfor.Context(t))
 	if err != nil {
@@ -109,7 +109,7 @@ func meet(t *testing.T, p *Peers) Meeting {
 	return m
 }
 
-func cluster(t *testing.T) shardmap.Directory {
+func cluster(t testing.TB) shardmap.Directory {
 	t.Helper()
 	dir := memory.New()
 	t.Cleanup(func() { _ = dir.Close() })
