@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/datetime"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
@@ -47,7 +49,7 @@ func (p *Planner) AtTime(st *plan.Statement, snap *shardmap.Snapshot, searchPath
 	a.asks = asksOf(&a.Text, n)
 	a.castingViews(n)
 	guards := a.guards(n)
-	if guards || hasTimeWord(n) {
+	if guards || datetime.HasSpecialIn(n) {
 		p.markCasts(n, st.Text, snap, searchPath)
 		if q := inputQuery(n); q != nil && a.readInputs(q) {
 			return "", false, a.asks, nil
@@ -363,7 +365,7 @@ func timedCall(ns *semantics.Namespace, n *pg.Node) {
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
 			if own := timedFunction(ns, f); own != nil {
-				fail(timedCallError(own))
+				fail(functions.TimedCallError(own))
 			}
 		}
 		return true

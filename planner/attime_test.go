@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/pgoid"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -77,11 +78,11 @@ func TestAtTime(t *testing.T) {
 // TestClockedFunctions: what uses the transaction's time, by itself or through others.
 func TestClockedFunctions(t *testing.T) {
 	t.Parallel()
-	source := func(name, volatility, language, body string) FunctionSource {
-		return FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: language, Body: body}
+	source := func(name, volatility, language, body string) functions.Source {
+		return functions.Source{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: language, Body: body}
 	}
 	got := map[string]bool{}
-	for _, f := range PureFunctions([]FunctionSource{
+	for _, f := range functions.Pure([]functions.Source{
 		source("plain", "v", "sql", "SELECT 1"),
 		source("stamp", "s", "sql", "SELECT CURRENT_TIMESTAMP"),
 		source("outer_stamp", "s", "sql", "SELECT stamp() - interval '1 day'"),
@@ -101,15 +102,15 @@ func TestClockedFunctions(t *testing.T) {
 // TestPureFunctions: what the defaults of parameters, session-changing calls and bodies as the standard has them make of a function.
 func TestPureFunctions(t *testing.T) {
 	t.Parallel()
-	code := func(name, volatility, head, body string) FunctionSource {
-		return FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: "plpgsql", Types: []int64{int64(pgoid.Text)},
+	code := func(name, volatility, head, body string) functions.Source {
+		return functions.Source{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: "plpgsql", Types: []int64{int64(pgoid.Text)},
 			Body: "CREATE FUNCTION " + name + "() RETURNS " + head + " LANGUAGE plpgsql AS $$ " + body + " $$"}
 	}
-	plain := func(name, volatility, body, defaults string, args int, types ...int64) FunctionSource {
-		return FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: "sql", Body: body, Defaults: defaults, Args: args, Types: types}
+	plain := func(name, volatility, body, defaults string, args int, types ...int64) functions.Source {
+		return functions.Source{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: "sql", Body: body, Defaults: defaults, Args: args, Types: types}
 	}
 	got := map[string]string{}
-	for _, f := range PureFunctions([]FunctionSource{
+	for _, f := range functions.Pure([]functions.Source{
 		plain("late", "i", "SELECT t", "now()", 2),
 		plain("later", "s", "SELECT late(1)", "", 0),
 		plain("fixed", "i", "SELECT t", "1, 'now'::text", 2),

@@ -6,14 +6,15 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/pgoid"
+	"github.com/cleavedb/cleave/planner/functions"
 )
 
 // TestBodyCasts: which functions cast their arguments to times, and which make what they cast.
 func TestBodyCasts(t *testing.T) {
 	t.Parallel()
 	oids := map[string]int64{"text": int64(pgoid.Text), "date": int64(pgoid.Date), "timestamptz": int64(pgoid.Timestamptz), "int": int64(pgoid.Int4), "jsonb": 3802, "mood": 70000, "trigger": 2279}
-	source := func(name, language, params, result, volatility, body string) FunctionSource {
-		f := FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: language, Body: body, Types: []int64{oids[result]}, Trigger: result == "trigger"}
+	source := func(name, language, params, result, volatility, body string) functions.Source {
+		f := functions.Source{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: language, Body: body, Types: []int64{oids[result]}, Trigger: result == "trigger"}
 		for _, p := range strings.FieldsFunc(params, func(r rune) bool { return r == ',' }) {
 			n, typ, _ := strings.Cut(strings.TrimSpace(p), " ")
 			f.Names, f.Types, f.Args = append(f.Names, n), append(f.Types, oids[typ]), f.Args+1
@@ -23,7 +24,7 @@ func TestBodyCasts(t *testing.T) {
 		}
 		return f
 	}
-	var all []FunctionSource
+	var all []functions.Source
 	want := map[string]string{}
 	for i, c := range []struct{ params, result, body, want string }{
 		{"t text", "date", "SELECT t::date", "1"},
@@ -81,7 +82,7 @@ func TestBodyCasts(t *testing.T) {
 	left.Defaults = "'today'::text"
 	all = append(all, left)
 	want["left_out"] = "1 below"
-	for _, f := range PureFunctions(all) {
+	for _, f := range functions.Pure(all) {
 		got := fmt.Sprint(f.Casts)
 		if f.Clocked {
 			got += " clocked"

@@ -10,7 +10,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/internal/pgoid"
+	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/datetime"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
@@ -52,53 +54,6 @@ const (
 	heldNone = -1002
 )
 
-// wordsIn says how a type reads a text with a word.
-type wordsIn uint8
-
-const (
-	wordsNone   wordsIn = iota
-	wordsAlone          // a time
-	wordsInside         // an array, a range or a multirange of times
-	wordsOwn            // perhaps: a user-defined type
-	wordsJSON           // a record made of JSON
-	wordsXML            // rows made of XML
-	wordsCalled         // perhaps: a user-defined function that casts its arguments
-	wordsParts          // or parts of them
-)
-
-// castReads is that of the type of a cast.
-func castReads(ty *semantics.Typer, t *pg.TypeName) wordsIn {
-	switch readsType(ty, t) {
-	case datetime.AsText:
-		return wordsNone
-	case datetime.AsTime:
-		return wordsAlone
-	}
-	names := sqltree.Strings(t.GetNames())
-	if len(names) == 1 && serverdependent.WithoutOID[names[0]] && datetime.TypeNames[semantics.CastOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
-		return wordsNone // nobody calls a type of times of his own so
-	}
-	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.Hidden()) {
-		return wordsOwn
-	}
-	switch name := names[len(names)-1]; {
-	case slices.Contains(slices.Collect(maps.Values(datetime.TypeNames)), name), name == "tsrange", name == "tstzrange", name == "daterange",
-		name == "tsmultirange", name == "tstzmultirange", name == "datemultirange":
-		return wordsInside
-	case strings.HasPrefix(name, "reg"), name == "int4multirange", name == "int8multirange", name == "nummultirange", name == "pg_lsn", name == "tid", name == "xid", name == "xid8", name == "cid":
-		return wordsNone
-	}
-	return wordsOwn
-}
-
-// plainCalls are functions whose result is no text, or never one of the words.
-var plainCalls = sqltext.WordSet(`now transaction_timestamp statement_timestamp clock_timestamp timeofday date_trunc date_bin to_timestamp to_date make_date make_timestamp make_timestamptz make_time timezone
-		age extract date_part generate_series generate_subscripts count length char_length strpos array_length cardinality to_json to_jsonb row_number rank dense_rank uuidv7 gen_random_uuid random`)
-
-// textGiven are functions whose result is a text, whatever they are given.
-var textGiven = sqltext.WordSet(`btrim chr concat concat_ws format initcap left lpad ltrim md5 quote_ident quote_literal regexp_replace regexp_substr repeat replace reverse right rpad rtrim split_part
-		to_char translate current_setting jsonb_extract_path_text json_extract_path_text array_to_string`)
-
 // rowTexts are those that give a row for each.
 var rowTexts = sqltext.WordSet(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`)
 
@@ -114,7 +69,7 @@ func held(ty *semantics.Typer, n *pg.Node, sc *semantics.Scope) int32 {
 		return heldNone
 	case *pg.Node_TypeCast:
 		switch names := sqltree.Strings(v.TypeCast.TypeName.GetNames()); {
-		case castReads(ty, v.TypeCast.TypeName) == wordsOwn:
+		case datetime.CastReads(v.TypeCast.TypeName, ty.Hidden()) == datetime.OfUserType:
 			return 0
 		case !sqltree.TextType(v.TypeCast.TypeName) && !(len(names) > 0 && serverdependent.Textual(names[len(names)-1])):
 			return heldNone
@@ -155,13 +110,13 @@ func held(ty *semantics.Typer, n *pg.Node, sc *semantics.Scope) int32 {
 			return 0
 		}
 		switch args := v.FuncCall.Args; {
-		case plainCalls[name]:
+		case functions.PlainCalls[name]:
 			return heldNone
-		case textGiven[name]:
+		case functions.TextGiven[name]:
 			return heldText
 		case len(args) > 0 && (name == "min" || name == "max" || name == "lag" || name == "lead" || name == "first_value" || name == "last_value" || name == "nth_value"):
 			return held(ty, args[0], sc)
-		case len(args) == 1 && timeCall(ty, v.FuncCall) != wordsNone:
+		case len(args) == 1 && timeCall(ty, v.FuncCall) != datetime.None:
 			return heldNone
 		}
 	}
@@ -218,40 +173,25 @@ func heldElements(ty *semantics.Typer, list []*pg.Node, sc *semantics.Scope) int
 }
 
 // timeCall says how a call that is a cast reads its argument: date(t).
-func timeCall(ty *semantics.Typer, f *pg.FuncCall) wordsIn {
-	how := castCall(f)
-	if how != wordsNone && ty.UserFunction(sqltree.Strings(f.Funcname)) != nil {
-		return wordsNone
+func timeCall(ty *semantics.Typer, f *pg.FuncCall) datetime.Words {
+	how := datetime.CallReads(f)
+	if how != datetime.None && ty.UserFunction(sqltree.Strings(f.Funcname)) != nil {
+		return datetime.None
 	}
 	return how
-}
-
-// castCall is timeCall by the name alone.
-func castCall(f *pg.FuncCall) wordsIn {
-	names := sqltree.Strings(f.Funcname)
-	if len(f.Args) != 1 || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || f.Over != nil || f.AggStar {
-		return wordsNone
-	}
-	switch name := names[len(names)-1]; name {
-	case "date", "timestamp", "timestamptz", "time", "timetz":
-		return wordsAlone
-	case "tsrange", "tstzrange", "daterange", "tsmultirange", "tstzmultirange", "datemultirange":
-		return wordsInside
-	}
-	return wordsNone
 }
 
 // MarkCast notes what is known of the operand of a cast, where its scope is at hand.
 func (in *inputWords) MarkCast(n *pg.Node, sc *semantics.Scope) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_TypeCast:
-		if v.TypeCast.Location > 0 && castReads(&in.Typer, v.TypeCast.TypeName) != wordsNone {
+		if v.TypeCast.Location > 0 && datetime.CastReads(v.TypeCast.TypeName, in.Typer.Hidden()) != datetime.None {
 			if h := heldOperand(&in.Typer, v.TypeCast.Arg, sc); h != 0 {
 				v.TypeCast.Location = h
 			}
 		}
 	case *pg.Node_FuncCall:
-		if v.FuncCall.Location > 0 && timeCall(&in.Typer, v.FuncCall) != wordsNone {
+		if v.FuncCall.Location > 0 && timeCall(&in.Typer, v.FuncCall) != datetime.None {
 			if h := heldOperand(&in.Typer, v.FuncCall.Args[0], sc); h != 0 {
 				v.FuncCall.Location = h
 			}
@@ -322,8 +262,8 @@ func (g *wordGuard) message(m protoreflect.Message) {
 			v.Name = name
 		}
 	case *pg.TypeCast:
-		if reads := castReads(g.Typer, v.TypeName); v.Location > 0 || v.Location == heldText {
-			if reads != wordsNone && !g.wholeRow(v) {
+		if reads := datetime.CastReads(v.TypeName, g.Typer.Hidden()); v.Location > 0 || v.Location == heldText {
+			if reads != datetime.None && !g.wholeRow(v) {
 				v.Arg = g.elements(v.Arg, reads, v.Location == heldText)
 			}
 			v.Location = heldNone
@@ -332,7 +272,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		if v.Location <= 0 && v.Location != heldText {
 			return
 		}
-		if reads := timeCall(g.Typer, v); reads != wordsNone {
+		if reads := timeCall(g.Typer, v); reads != datetime.None {
 			v.Args[0], v.Location = g.operand(v.Args[0], reads, v.Location == heldText), heldNone
 		}
 		if own := castFunction(&g.Namespace, v); own != nil {
@@ -364,7 +304,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 			case "json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset":
 				var fields []string
 				for _, n := range types {
-					if c := n.GetColumnDef(); castReads(g.Typer, c.GetTypeName()) != wordsNone {
+					if c := n.GetColumnDef(); datetime.CastReads(c.GetTypeName(), g.Typer.Hidden()) != datetime.None {
 						fields = append(fields, c.Colname)
 					}
 				}
@@ -375,15 +315,15 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		}
 	case *pg.JsonTable:
 		if v.Location > 0 && g.anyReads(v) {
-			v.ContextItem.RawExpr, v.Location = g.operand(v.ContextItem.RawExpr, wordsJSON, false), heldNone
+			v.ContextItem.RawExpr, v.Location = g.operand(v.ContextItem.RawExpr, datetime.InJSON, false), heldNone
 		}
 	case *pg.JsonFuncExpr:
-		if v.Location > 0 && v.Output != nil && castReads(g.Typer, v.Output.TypeName) != wordsNone {
-			v.ContextItem.RawExpr, v.Location = g.operand(v.ContextItem.RawExpr, wordsJSON, false), heldNone
+		if v.Location > 0 && v.Output != nil && datetime.CastReads(v.Output.TypeName, g.Typer.Hidden()) != datetime.None {
+			v.ContextItem.RawExpr, v.Location = g.operand(v.ContextItem.RawExpr, datetime.InJSON, false), heldNone
 		}
 	case *pg.RangeTableFunc:
 		if v.Location > 0 && g.anyReads(v) {
-			v.Docexpr, v.Location = g.operand(v.Docexpr, wordsXML, false), heldNone
+			v.Docexpr, v.Location = g.operand(v.Docexpr, datetime.InXML, false), heldNone
 		}
 	}
 }
@@ -394,9 +334,9 @@ func (g *wordGuard) anyReads(m interface{ ProtoReflect() protoreflect.Message })
 	sqltree.Descend(m.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch c := m.Interface().(type) {
 		case *pg.JsonTableColumn:
-			found = found || c.TypeName != nil && castReads(g.Typer, c.TypeName) != wordsNone
+			found = found || c.TypeName != nil && datetime.CastReads(c.TypeName, g.Typer.Hidden()) != datetime.None
 		case *pg.RangeTableFuncCol:
-			found = found || c.TypeName != nil && castReads(g.Typer, c.TypeName) != wordsNone
+			found = found || c.TypeName != nil && datetime.CastReads(c.TypeName, g.Typer.Hidden()) != datetime.None
 		}
 		return true
 	})
@@ -454,13 +394,13 @@ func (g *wordGuard) document(n *pg.Node, function string, fields []string) *pg.N
 		n = sqltree.CastNode(n, typ, nil)
 	}
 	if len(fields) == 0 || strings.HasSuffix(function, "set") || g.onlyOnce(n) {
-		return g.operand(n, wordsJSON, false)
+		return g.operand(n, datetime.InJSON, false)
 	}
 	values := []*pg.Node{textConst(`"`)}
 	for _, f := range fields {
 		values = append(values, sqltree.CallNode(typ+"_extract_path_text", sqltree.Clone(n), textConst(f)))
 	}
-	return g.raising(sqltree.CallNode("concat_ws", values...), wordsJSON, n)
+	return g.raising(sqltree.CallNode("concat_ws", values...), datetime.InJSON, n)
 }
 
 // onlyOnce reports whether a value is to be computed once.
@@ -475,12 +415,12 @@ func (g *wordGuard) onlyOnce(n *pg.Node) bool {
 }
 
 // elements looks at the operand of a cast: of an array or a row at the values, which PostgreSQL casts one by one.
-func (g *wordGuard) elements(n *pg.Node, reads wordsIn, text bool) *pg.Node {
+func (g *wordGuard) elements(n *pg.Node, reads datetime.Words, text bool) *pg.Node {
 	var list []*pg.Node
 	switch v := n.GetNode().(type) {
 	case *pg.Node_AArrayExpr:
-		if list = v.AArrayExpr.Elements; reads == wordsInside {
-			reads = wordsAlone
+		if list = v.AArrayExpr.Elements; reads == datetime.Inside {
+			reads = datetime.Alone
 		}
 	case *pg.Node_RowExpr:
 		list = v.RowExpr.Args
@@ -494,7 +434,7 @@ func (g *wordGuard) elements(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 }
 
 // operand is a value that fails if it has a word for the time, and else is what it was. text: it is known to be one.
-func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
+func (g *wordGuard) operand(n *pg.Node, reads datetime.Words, text bool) *pg.Node {
 	if c := n.GetAConst(); c != nil && !datetime.HasLetters(c.GetSval().GetSval()) && !isInput(c) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
 		return n
 	}
@@ -504,7 +444,7 @@ func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 		}
 	}
 	plain := func() *pg.Node { return collateC(sqltree.CastNode(sqltree.Clone(n), "text", nil)) }
-	builtin := reads == wordsAlone || reads == wordsInside
+	builtin := reads == datetime.Alone || reads == datetime.Inside
 	rows, windows, queries := false, false, false
 	sqltree.Inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
@@ -534,21 +474,21 @@ func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
 		return caseNode(sqltree.CallNode("textregexeq", plain(), textConst("[wWyY]")), marked(plain(), reads), n)
 	}
 	looked := sqltree.CastNode(sqltree.Clone(n), "text", nil)
-	if reads == wordsOwn {
+	if reads == datetime.OfUserType {
 		looked = sqltree.CallNode("translate", looked, textConst(`"\`), textConst(""))
 	}
 	return g.raising(looked, reads, n)
 }
 
 // raising is a value that fails if a text of it has a word.
-func (g *wordGuard) raising(text *pg.Node, reads wordsIn, n *pg.Node) *pg.Node {
+func (g *wordGuard) raising(text *pg.Node, reads datetime.Words, n *pg.Node) *pg.Node {
 	raised := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: sqltree.CastNode(sqltree.CallNode("concat", textConst(WordMark), sqltree.Clone(text)), "date", nil), Nulltesttype: pg.NullTestType_IS_NULL}}}
 	null := &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}}
 	return caseNode(caseNode(sqltree.CallNode("texticregexeq", collateC(sqltree.Clone(text)), textConst(wordPatterns[reads])), raised, nil), null, n)
 }
 
 // marked is a text with WordMark before its words, which no type of times takes.
-func marked(n *pg.Node, reads wordsIn) *pg.Node {
+func marked(n *pg.Node, reads datetime.Words) *pg.Node {
 	return sqltree.CallNode("regexp_replace", n, textConst(wordPatterns[reads]), textConst(WordMark+`\&`), textConst("i"))
 }
 
@@ -565,32 +505,32 @@ func collateC(n *pg.Node) *pg.Node {
 // wordPatterns are regular expressions, for letters of either case, that match what a type may read as a word. A time
 // has the letters one after the other, whatever stands around them; elsewhere there may be marks of quotation
 // between them. What may be a plain text as well has a word as HasTimeWord means it.
-var wordPatterns = map[wordsIn]string{}
+var wordPatterns = map[datetime.Words]string{}
 
 // patterns are all of them: no words themselves, in a text that was made of another one.
 var patterns []string
 
 func init() {
 	words := []string{"now", "today", "tomorrow", "yesterday"}
-	wordPatterns[wordsAlone] = strings.Join(words, "|")
+	wordPatterns[datetime.Alone] = strings.Join(words, "|")
 	var spread []string
 	for _, w := range words {
 		spread = append(spread, strings.Join(strings.Split(w, ""), `["\\]*`))
 	}
-	wordPatterns[wordsInside] = strings.Join(spread, "|")
+	wordPatterns[datetime.Inside] = strings.Join(spread, "|")
 	const inside = `[^][{}(),"<>`
 	all := slices.Sorted(slices.Values(slices.Concat(words, slices.Collect(maps.Keys(datetime.ZoneNames)))))
-	own := `(?:^|[][{}(),"<>])(?=` + inside + `]*(?:` + wordPatterns[wordsAlone] + `))` +
+	own := `(?:^|[][{}(),"<>])(?=` + inside + `]*(?:` + wordPatterns[datetime.Alone] + `))` +
 		`(?:\\[bfnrt]|(?:` + strings.Join(all, "|") + `)(?![a-z])|[a-z_]*/[a-z_/]*|[a-z]+[-+]?(?=[0-9])|` + inside + `a-z])*(?:$|[][{}(),<>]|"(?!\s*:))` // the names in JSON are none
-	wordPatterns[wordsOwn] = own
+	wordPatterns[datetime.OfUserType] = own
 	// A value of a document may be an array or a row, with marks between the letters.
 	for i, w := range words {
 		own += `|(?!` + w + `)` + spread[i]
 	}
-	wordPatterns[wordsJSON] = own + `|\\u00[4-7]` // a letter that is written by its number
-	wordPatterns[wordsXML] = own + `|&#|<!`
-	wordPatterns[wordsCalled] = wordPatterns[wordsJSON]
-	wordPatterns[wordsParts] = wordPatterns[wordsInside] + `|\\u00[4-7]`
+	wordPatterns[datetime.InJSON] = own + `|\\u00[4-7]` // a letter that is written by its number
+	wordPatterns[datetime.InXML] = own + `|&#|<!`
+	wordPatterns[datetime.InCall] = wordPatterns[datetime.InJSON]
+	wordPatterns[datetime.InParts] = wordPatterns[datetime.Inside] + `|\\u00[4-7]`
 	patterns = slices.Collect(maps.Values(wordPatterns))
 }
 
@@ -609,4 +549,42 @@ func anyClock(ns *semantics.Namespace) bool {
 func RefuseCastWord(text string) *sqlstate.Error {
 	return sqlstate.Refusal("CLV-0612", "the text %s, cast to a time, has a word for the time, which each shard would read by its own clock", sqltext.QuoteString(text)).
 		WithHint("Write the time into such rows before: UPDATE ... SET column = now()::text WHERE column = 'now'; or leave the cast out for them: CASE WHEN column = 'now' THEN now() ELSE column::timestamptz END.")
+}
+
+// castFunction returns the function of the user's that a call means, if it casts its arguments.
+func castFunction(ns *semantics.Namespace, f *pg.FuncCall) *shardmap.Function {
+	names := sqltree.Strings(f.Funcname)
+	if len(names) == 0 || (len(names) == 1 && ns.Hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && builtin.Has(names[len(names)-1]) {
+		return nil
+	}
+	if own := ns.UserFunction(names); own != nil && own.Casts > 0 {
+		return own
+	}
+	return nil
+}
+
+// argument looks at an argument of a function that casts it, or parts of it.
+func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
+	reads := datetime.InCall
+	if own.Casts > functions.CastsTexts {
+		reads = datetime.InParts
+	}
+	switch v := n.GetNode().(type) {
+	case *pg.Node_NamedArgExpr:
+		v.NamedArgExpr.Arg = g.argument(v.NamedArgExpr.Arg, own)
+		return n
+	case *pg.Node_TypeCast:
+		if functions.PlainType(v.TypeCast.TypeName) {
+			return n
+		}
+	case *pg.Node_AConst:
+		if s := v.AConst.GetSval(); s != nil && reads == datetime.InParts && datetime.HasLetters(s.Sval) {
+			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", sqltext.QuoteString(s.Sval), own.QualifiedName()).
+				WithHint("Cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word."))
+		}
+		return n
+	case *pg.Node_ParamRef:
+		return g.raising(sqltree.CastNode(sqltree.Clone(n), "text", nil), reads, n)
+	}
+	return g.operand(n, reads, false)
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleavedb/cleave/planner/datetime"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/shardmap"
@@ -16,7 +18,7 @@ func shardTextOf(t *testing.T, sql string, literals ...plan.InputType) string {
 	state := testState(t)
 	for i := range state.Functions {
 		if state.Functions[i].Name == "shout" {
-			state.Functions[i].Casts = castsTexts
+			state.Functions[i].Casts = functions.CastsTexts
 		}
 	}
 	snap, err := shardmap.NewSnapshot(state)
@@ -36,7 +38,7 @@ func shardTextOf(t *testing.T, sql string, literals ...plan.InputType) string {
 			text = rest
 		}
 	}
-	for name, how := range map[string]wordsIn{"$alone": wordsAlone, "$inside": wordsInside, "$own": wordsOwn, "$json": wordsJSON, "$parts": wordsParts} {
+	for name, how := range map[string]datetime.Words{"$alone": datetime.Alone, "$inside": datetime.Inside, "$own": datetime.OfUserType, "$json": datetime.InJSON, "$parts": datetime.InParts} {
 		p := wordPatterns[how]
 		for _, quoted := range []string{sqltext.QuoteString(p), "E" + sqltext.QuoteString(strings.ReplaceAll(p, `\`, `\\`))} {
 			text = strings.ReplaceAll(text, quoted, name)

@@ -212,7 +212,7 @@ func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 				continue
 			}
 			text := typeText(col.TypeName)
-			if typ, serial := serialTypes[text]; serial {
+			if typ, serial := sqltree.SerialTypes[text]; serial {
 				text = typ
 			}
 			t, err := keyspace.ParseType(text)

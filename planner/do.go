@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/plpgsql"
 	"github.com/cleavedb/cleave/planner/semantics"
@@ -56,9 +57,9 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 
 // doDefault is do for code that the default shard runs.
 func (ch *schemaChange) doDefault(code string) bool {
-	b := newBody()
-	b.reads = true
-	if !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS " + sqltext.QuoteString(code)) {
+	b := functions.NewBody()
+	b.Reads = true
+	if !b.ReadPLpgSQL("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS " + sqltext.QuoteString(code)) {
 		return false
 	}
 	if !ch.onlyDefault(b, code) {
@@ -70,18 +71,18 @@ func (ch *schemaChange) doDefault(code string) bool {
 
 // onlyDefault reports whether what was read of code calls nothing but functions that read no table, and
 // names tables of the default shard only.
-func (ch *schemaChange) onlyDefault(b *body, code string) bool {
-	for name := range b.calls {
+func (ch *schemaChange) onlyDefault(b *functions.Body, code string) bool {
+	for name := range b.Calls {
 		if own := builtin.Has(name); !own && ch.UserFunction([]string{name}) == nil {
 			return false
 		}
 	}
-	for name := range b.fields {
+	for name := range b.Fields {
 		if ch.Snapshot.Unpromised(name) {
 			return false
 		}
 	}
-	for _, v := range b.tables {
+	for _, v := range b.Tables {
 		r := ch.Relation(v)
 		if r.Virtual || r.Schema == semantics.InternalSchema || r.View != nil && ch.ReachOf(r.View).Spread() || r.Table != nil && r.Table.Kind != shardmap.Whole {
 			return false

@@ -133,7 +133,7 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 				continue
 			}
 			f.element(c.Def)
-			if datetime.AsText != readsType(&f.Typer, def.GetTypeName()) && !slices.ContainsFunc(def.Constraints, hasDefault) {
+			if datetime.AsText != datetime.ReadingOfType(def.GetTypeName(), f.Typer.Hidden()) && !slices.ContainsFunc(def.Constraints, hasDefault) {
 				f.Statement.DDL.Defaults = append(f.Statement.DDL.Defaults, def.Colname)
 			}
 			for _, x := range def.Constraints {
@@ -350,7 +350,7 @@ func (f *freezing) typed(e *pg.Node, typ *pg.TypeName, own string) *pg.Node {
 		return e
 	}
 	if typ != nil {
-		if readsType(&f.Typer, typ) == datetime.AsText {
+		if datetime.ReadingOfType(typ, f.Typer.Hidden()) == datetime.AsText {
 			return e
 		}
 		cast := sqltree.SelectOf([]*pg.Node{{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: e, TypeName: typ}}}}, nil, nil)
@@ -379,7 +379,7 @@ func (f *freezing) expression(at **pg.Node) {
 		switch v := n.GetNode().(type) {
 		case *pg.Node_TypeCast:
 			c := v.TypeCast
-			if s := c.Arg.GetAConst().GetSval(); s != nil && datetime.HasSpecial(s.Sval) && readsType(&f.Typer, c.TypeName) != datetime.AsText {
+			if s := c.Arg.GetAConst().GetSval(); s != nil && datetime.HasSpecial(s.Sval) && datetime.ReadingOfType(c.TypeName, f.Typer.Hidden()) != datetime.AsText {
 				out := sqltree.Clone(n)
 				out.GetTypeCast().Arg = f.typed(c.Arg, c.TypeName, "")
 				return out
@@ -412,12 +412,12 @@ func (f *freezing) comparison(e *pg.A_Expr) {
 					}
 					name := names[len(names)-1]
 					if typ := f.columns[name]; typ != nil {
-						times = times || readsType(&f.Typer, typ) != datetime.AsText
+						times = times || datetime.ReadingOfType(typ, f.Typer.Hidden()) != datetime.AsText
 					} else if f.table != nil {
 						times = times || datetime.ReadingOf(keyColumnOrUnknown(f.table, name).OID) != datetime.AsText
 					}
 				case *pg.TypeCast:
-					times = times || readsType(&f.Typer, v.TypeName) == datetime.AsTime
+					times = times || datetime.ReadingOfType(v.TypeName, f.Typer.Hidden()) == datetime.AsTime
 				case *pg.FuncCall:
 					times = times || sqltree.IsClock(v)
 				}

@@ -138,7 +138,7 @@ func notAsked(n *pg.Node) (known, again map[*pg.A_Const]bool) {
 			}
 		case *pg.FuncCall:
 			// timestamptz('now') is a cast, but timestamptz($1) is a call of one of several functions.
-			if castCall(v) != wordsNone && v.Args[0].GetAConst() != nil {
+			if datetime.CallReads(v) != datetime.None && v.Args[0].GetAConst() != nil {
 				known[v.Args[0].GetAConst()] = true
 			}
 		case *pg.A_Expr:

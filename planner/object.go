@@ -107,7 +107,7 @@ func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 		checkFunctionSetting(d)
 	}
 	for _, n := range f.Parameters {
-		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && readsType(ch.Typer, p.ArgType) != datetime.AsText {
+		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && datetime.HasSpecialIn(p.Defexpr) && datetime.ReadingOfType(p.ArgType, ch.Typer.Hidden()) != datetime.AsText {
 			fail(sqlstate.Refusal("CLV-0628", "the default of a parameter has a word for the time, which each shard would read once, when it makes the function").
 				WithHint("Write now(), or the time itself."))
 		}

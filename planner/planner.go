@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -55,8 +56,6 @@ func (p *Planner) parser() sqltext.Parser {
 	l := p.limits
 	return sqltext.Parser{Limits: sqlguard.Limits{Bytes: l.Bytes, Tokens: l.Tokens, Depth: l.Depth, Chain: l.Chain}, Stopped: p.stopped}
 }
-
-func (p *Planner) check(sql string) error { return p.parser().Check(sql) }
 
 // parse guards and parses a text. Errors are the parser's own, with position.
 func (p *Planner) parse(sql string) (*pg.ParseResult, error) { return p.parser().Parse(sql) }
@@ -240,4 +239,26 @@ func (f forCatalog) Filled(edits []sqltext.Edit) bool {
 	}
 	f.a.fill.edits = append(f.a.fill.edits, edits...)
 	return true
+}
+
+// leaves reports whether the statement may leave something in the session of a shard that runs it.
+func (a *analyzer) leaves(n *pg.Node) bool {
+	switch a.Statement.Kind {
+	case plan.OneShard, plan.DefaultShard, plan.AnyShard, plan.Several:
+	default:
+		return false // the router carries it out
+	}
+	switch n.GetNode().(type) {
+	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_CopyStmt, *pg.Node_ExplainStmt,
+		*pg.Node_DeclareCursorStmt, *pg.Node_FetchStmt, *pg.Node_ClosePortalStmt, *pg.Node_LockStmt, *pg.Node_NotifyStmt:
+	default:
+		return true
+	}
+	if a.Traces {
+		return true
+	}
+	// Tables of the default shard alone may have triggers, rules and the like that the router did not make.
+	state := a.Snapshot.State()
+	return (state.Acting || state.FunctionsRead != semantics.FunctionRules) && (a.Unknown != "" || a.Whole != "" || a.MayType ||
+		slices.ContainsFunc(a.Statement.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/datetime"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sourcetext"
@@ -40,7 +41,7 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 		return nil
 	}
 	n := tree.Stmts[0].Stmt
-	if !hasTimeWord(n) {
+	if !datetime.HasSpecialIn(n) {
 		return nil
 	}
 	a := p.analyzer(sql, snap, path)
@@ -72,9 +73,9 @@ func (a *analyzer) castOf(m proto.Message) *pg.TypeCast {
 	case *pg.TypeCast:
 		return v
 	case *pg.FuncCall:
-		if timeCall(&a.Typer, v) != wordsNone {
+		if timeCall(&a.Typer, v) != datetime.None {
 			names := sqltree.Strings(v.Funcname)
-			return &pg.TypeCast{Arg: v.Args[0], TypeName: typeNamed(names[len(names)-1])}
+			return &pg.TypeCast{Arg: v.Args[0], TypeName: functions.TypeNamed(names[len(names)-1])}
 		}
 	}
 	return nil
@@ -99,7 +100,7 @@ func (a *analyzer) typedWords(q, asked *plan.InputQuestion, types []plan.InputTy
 		case name == "" || datetime.ReadingOf(t.OID) == datetime.AsText:
 			continue
 		}
-		c := &pg.TypeCast{Arg: textConst(l.Text), TypeName: typeNamed(name)}
+		c := &pg.TypeCast{Arg: textConst(l.Text), TypeName: functions.TypeNamed(name)}
 		if c.TypeName == nil {
 			continue
 		}
@@ -129,12 +130,12 @@ func (a *analyzer) preparedValue(s string, t *pg.TypeName) string {
 	const none = "NULL::pg_catalog.text"
 	literal := sqltext.QuoteString(s) + "::pg_catalog."
 	names := sqltree.Strings(t.GetNames())
-	switch castReads(&a.Typer, t) {
-	case wordsNone:
+	switch datetime.CastReads(t, a.Typer.Hidden()) {
+	case datetime.None:
 		return ""
-	case wordsAlone: // beside a time of day, or a zone
+	case datetime.Alone: // beside a time of day, or a zone
 		return literal + names[len(names)-1]
-	case wordsInside:
+	case datetime.Inside:
 		name := names[len(names)-1]
 		switch {
 		case strings.HasSuffix(name, "multirange") || strings.Contains(s, "]=") || strings.HasSuffix(name, "range") && len(t.ArrayBounds) > 0:

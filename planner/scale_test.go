@@ -154,7 +154,7 @@ func TestTimeGrowsWithLength(t *testing.T) {
 	}
 	for name, shape := range wide {
 		n := 1 << 12
-		for p.check(shape(n)) != nil {
+		for p.parser().Check(shape(n)) != nil {
 			n = n * 3 / 4
 		}
 		long := took(shape(n))

@@ -31,10 +31,6 @@ type sequenceChange struct {
 // shard has no sequences of its own.
 func (d *declaration) clustered() bool { return d.kind != shardmap.Whole || d.change.Lonely() }
 
-var serialTypes = map[string]string{
-	"serial": "integer", "serial4": "integer", "bigserial": "bigint", "serial8": "bigint", "smallserial": "smallint", "serial2": "smallint",
-}
-
 var intNames = map[string]string{"int2": "smallint", "int4": "integer", "int8": "bigint", "smallint": "smallint", "integer": "integer", "int": "integer", "bigint": "bigint"}
 
 // generate rewrites a column that takes its values from a sequence, or from a
@@ -50,7 +46,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		if n.GetConstraint().GetContype() != pg.ConstrType_CONSTR_DEFAULT {
 			continue
 		}
-		if _, serial := serialTypes[strings.Join(names, ".")]; serial {
+		if _, serial := sqltree.SerialTypes[strings.Join(names, ".")]; serial {
 			fail(sqlstate.New(sqlstate.SyntaxError, "multiple default values specified for column \"%s\" of table \"%s\"", c.Colname, d.name.Name))
 		}
 		for _, o := range c.Constraints {
@@ -59,7 +55,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 			}
 		}
 	}
-	if typ, serial := serialTypes[strings.Join(names, ".")]; serial && len(c.TypeName.ArrayBounds) == 0 {
+	if typ, serial := sqltree.SerialTypes[strings.Join(names, ".")]; serial && len(c.TypeName.ArrayBounds) == 0 {
 		i := ch.TokenAt(c.TypeName.Location)
 		if i < 0 {
 			sourcetext.LostPlace()

@@ -21,7 +21,7 @@ func (a *analyzer) text(stmt *pg.Node) (string, error) {
 		fail(err)
 	}
 	a.guarded(stmt)
-	if out, ok := sqltree.Restate(stmt); ok && a.p.check(out) == nil {
+	if out, ok := sqltree.Restate(stmt); ok && a.p.parser().Check(out) == nil {
 		return out, nil
 	}
 	return "", sqlstate.Refusal("CLV-0272", "the statement has a form that the router cannot rewrite for several shards").

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
@@ -143,16 +144,16 @@ func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 		fail(sqlstate.Refusal("CLV-0826", "a function in pg_temp with the name of one of PostgreSQL's own (%s) is not supported", name).
 			WithHint("Give it another name."))
 	}
-	if f.IsProcedure || f.SqlBody != nil || !readable(language) {
+	if f.IsProcedure || f.SqlBody != nil || !functions.Readable(language) {
 		fail(sqlstate.Refusal("CLV-0827", "of functions in pg_temp only those in SQL and PL/pgSQL are supported, with the body as a text, and no procedures").
 			WithHint("Make it in another schema."))
 	}
 	for _, p := range f.Parameters {
 		ch.expressions([]*pg.Node{p.GetFunctionParameter().GetDefexpr()})
 	}
-	b := newBody()
-	b.reads = !returnsTrigger(f) // it is called where no statement names it
-	read := language == "sql" && b.sql(code) || language == "plpgsql" && b.plpgsql(ch.SQL)
+	b := functions.NewBody()
+	b.Reads = !returnsTrigger(f) // it is called where no statement names it
+	read := language == "sql" && b.ReadSQL(code) || language == "plpgsql" && b.ReadPLpgSQL(ch.SQL)
 	if !read || !ch.onlyDefault(b, code) {
 		fail(sqlstate.Refusal("CLV-0828", "a function in pg_temp with this body is not supported: it could read or write rows that other shards have, or act on its session").
 			WithHint("Without EXECUTE, set_config() and the like, and sharded and reference tables, it is taken."))

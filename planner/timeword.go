@@ -1,13 +1,11 @@
 package planner
 
 import (
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/builtin"
@@ -15,34 +13,10 @@ import (
 	"github.com/cleavedb/cleave/planner/outputname"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/semantics"
-	"github.com/cleavedb/cleave/planner/serverdependent"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/sqlstate"
 )
-
-// A string that PostgreSQL reads as a time may be a word for the time of the
-// transaction: WHERE at < 'now', VALUES ('today'). Each shard has a transaction of its
-// own, so that where the string's type is certain it becomes a cast, which is known to
-// depend on the time (ClockLiteral).
-
-// readsType is that of a type by its name.
-func readsType(ty *semantics.Typer, n *pg.TypeName) datetime.Reading {
-	names := sqltree.Strings(n.GetNames())
-	if len(names) == 0 || n.Setof || n.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.Hidden()) {
-		return datetime.Unsure
-	}
-	switch name := names[len(names)-1]; {
-	case strings.HasSuffix(name, "range") && name != "int4range" && name != "int8range" && name != "numrange":
-	case slices.Contains(slices.Collect(maps.Values(datetime.TypeNames)), name):
-		if len(n.ArrayBounds) == 0 {
-			return datetime.AsTime
-		}
-	case serverdependent.WithoutOID[name] || serialTypes[name] != "" || name == "jsonpath" || name == "regclass":
-		return datetime.AsText
-	}
-	return datetime.Unsure
-}
 
 // timed is the cast of a literal to a type of times that reads it as the time of the transaction; nil if it is none.
 func timed(c *pg.A_Const, oid uint32) *pg.Node {
@@ -54,18 +28,6 @@ func timed(c *pg.A_Const, oid uint32) *pg.Node {
 		return nil // 'today' is no time of day
 	}
 	return cast
-}
-
-// hasTimeWord reports whether a tree has one of the words as a string of its own.
-func hasTimeWord(m proto.Message) bool {
-	found := false
-	sqltree.Inspect(m, func(m proto.Message) bool {
-		if c, ok := m.(*pg.A_Const); ok && c.GetSval() != nil {
-			found = found || datetime.HasSpecial(c.GetSval().Sval)
-		}
-		return !found
-	})
-	return found
 }
 
 // inputWords read special date/time inputs ('now') as the types that a shard says, and have the casts of what is bound look
@@ -100,7 +62,7 @@ func (p *Planner) answered(q *plan.InputQuestion) (types []plan.InputType, ok bo
 // readInputs makes casts of the literals that are special date/time inputs. It reports whether nobody has said the types yet; then
 // literals that are to be asked for stay as they are.
 func (in *inputWords) readInputs(n *pg.Node) (unanswered bool) {
-	if !hasTimeWord(n) {
+	if !datetime.HasSpecialIn(n) {
 		return false
 	}
 	r := &inputReader{inputWords: in}
@@ -130,7 +92,7 @@ func (r *inputReader) message(m protoreflect.Message) {
 		r.cast(v)
 		return
 	case *pg.FuncCall:
-		if isInput(castCallArg(v)) && timeCall(&r.Typer, v) == wordsAlone {
+		if isInput(castCallArg(v)) && timeCall(&r.Typer, v) == datetime.Alone {
 			v.Args[0] = sqltree.CastNode(v.Args[0], sqltree.CallName(v), nil)
 			r.cast(v.Args[0].GetTypeCast())
 			return
@@ -197,7 +159,7 @@ func (r *inputReader) literal(at *pg.Node, c *pg.A_Const) {
 
 // castCallArg is the constant that a call which is a cast has as its argument, nil for others.
 func castCallArg(f *pg.FuncCall) *pg.A_Const {
-	if castCall(f) == wordsNone {
+	if datetime.CallReads(f) == datetime.None {
 		return nil
 	}
 	return f.Args[0].GetAConst()
@@ -252,7 +214,7 @@ func (r *inputReader) cast(c *pg.TypeCast) {
 		r.message(c.Arg.ProtoReflect())
 		return
 	}
-	if word, _ := sqltree.ClockLiteral(c); readsType(&r.Typer, c.TypeName) != datetime.AsText && word == "" && datetime.HasSpecial(s.Sval) {
+	if word, _ := sqltree.ClockLiteral(c); datetime.ReadingOfType(c.TypeName, r.Typer.Hidden()) != datetime.AsText && word == "" && datetime.HasSpecial(s.Sval) {
 		r.refuse(s.Sval)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/planner/builtin"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -53,12 +54,12 @@ func TestTraces(t *testing.T) {
 
 // TestActingFunctions: what cannot be read, runs texts, acts on its session, or calls what does.
 func TestActingFunctions(t *testing.T) {
-	plpgsql := func(name, body string) FunctionSource {
-		return FunctionSource{Schema: "s", Name: name, Kind: "f", Volatility: "v", Language: "plpgsql",
+	plpgsql := func(name, body string) functions.Source {
+		return functions.Source{Schema: "s", Name: name, Kind: "f", Volatility: "v", Language: "plpgsql",
 			Body: "CREATE FUNCTION s." + name + "() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN " + body + " RETURN NEW; END $$"}
 	}
 	got := map[string]bool{}
-	for _, f := range ActingFunctions([]FunctionSource{
+	for _, f := range functions.Acting([]functions.Source{
 		plpgsql("quiet", "NEW.a := 1;"), plpgsql("writes", "INSERT INTO log VALUES (1);"), plpgsql("runs", "EXECUTE 'SET work_mem = 1';"),
 		plpgsql("sets", "PERFORM set_config('a.b', 'x', false);"), plpgsql("direct", "SET work_mem = '1MB';"), plpgsql("locks", "PERFORM pg_advisory_lock(1);"),
 		{Schema: "s", Name: "calls", Kind: "f", Language: "sql", Body: "SELECT s.sets()"}, {Schema: "s", Name: "plain", Kind: "f", Language: "sql", Body: "SELECT 1"},

@@ -213,7 +213,7 @@ func (t *Tx) handOver(ctx context.Context, p *part, d *distribution, names []pla
 	}
 	if len(texts) > 0 {
 		mode = "ACCESS EXCLUSIVE"
-		if err := functions(ctx, p.conn); err != nil {
+		if err := ownFunctions(ctx, p.conn); err != nil {
 			return nil, p.broke(err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/planner/functions"
 	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/shardmap"
@@ -55,7 +55,7 @@ func (t *Tx) objects(ctx context.Context, p *part, d *plan.DDL) error {
 		return t.fileViews(ctx, p)
 	}
 	var views []shardmap.View
-	functions, acting := t.state.Functions, t.state.Acting
+	known, acting := t.state.Functions, t.state.Acting
 	err := p.printed(ctx, func() (err error) {
 		if err := p.json(ctx, viewsSQL, &views); err != nil {
 			return err
@@ -63,22 +63,22 @@ func (t *Tx) objects(ctx context.Context, p *part, d *plan.DDL) error {
 		if !d.Objects && !stale {
 			return nil
 		}
-		var all []planner.FunctionSource
+		var all []functions.Source
 		if err := p.json(ctx, strings.Replace(routinesSQL, "@body", bodySQL(p.conn.Parameter("server_version")), 1), &all); err != nil {
 			return err
 		}
-		functions = planner.PureFunctions(all)
+		known = functions.Pure(all)
 		// What other rules said of a function does not count.
-		if err := keptPure(t.state.Functions, functions, all); err != nil && !stale {
+		if err := keptPure(t.state.Functions, known, all); err != nil && !stale {
 			return err
 		}
-		acting, err = p.acting(ctx, planner.ActingFunctions(all))
+		acting, err = p.acting(ctx, functions.Acting(all))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return t.keepObjects(views, functions, acting)
+	return t.keepObjects(views, known, acting)
 }
 
 // acting reports whether something that is not a function itself depends on one of them: a trigger, a rule, a policy, a default, an operator.
@@ -141,14 +141,14 @@ func (t *Tx) keepObjects(views []shardmap.View, functions []shardmap.Function, a
 
 // keptPure refuses that a function which was known to read no table becomes one that
 // may: triggers, defaults and checks of sharded tables may rely on it.
-func keptPure(was, is []shardmap.Function, all []planner.FunctionSource) error {
+func keptPure(was, is []shardmap.Function, all []functions.Source) error {
 	for _, f := range was {
 		if f.Kind == "u" {
 			continue
 		}
 		same := func(schema, name string) bool { return schema == f.Schema && name == f.Name }
 		if !slices.ContainsFunc(is, func(o shardmap.Function) bool { return same(o.Schema, o.Name) && o.Kind != "u" }) &&
-			slices.ContainsFunc(all, func(o planner.FunctionSource) bool { return same(o.Schema, o.Name) }) {
+			slices.ContainsFunc(all, func(o functions.Source) bool { return same(o.Schema, o.Name) }) {
 			return sqlstate.Refusal("CLV-0722", "function %s is known to read no table, and would no longer be: what calls it on a shard relies on that", f.QualifiedName()).
 				WithHint("Give the new function another name, or drop the old one first.")
 		}

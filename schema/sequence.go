@@ -44,8 +44,8 @@ $$`
 
 const hasFunctionsSQL = "SELECT proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'cleave_internal' AND p.proname = 'uuidv7'"
 
-// functions sees to it that a shard has the functions of functionsSQL.
-func functions(ctx context.Context, c engine.Conn) error {
+// ownFunctions sees to it that a shard has the functions of functionsSQL.
+func ownFunctions(ctx context.Context, c engine.Conn) error {
 	res, _, err := run(ctx, c, hasFunctionsSQL)
 	if err != nil || len(res.Rows) > 0 {
 		return err
@@ -60,7 +60,7 @@ func functionsOnPostgres(ctx context.Context, c engine.Conn) error {
 	if err != nil || len(res.Rows) != 1 || strings.Contains(res.Rows[0][0].String, "SQLite") {
 		return err
 	}
-	return functions(ctx, c)
+	return ownFunctions(ctx, c)
 }
 
 // functions does it within the transaction; SQLite shards know the functions.
@@ -68,7 +68,7 @@ func (p *part) functions(ctx context.Context, d *plan.DDL) error {
 	if !d.Functions || !p.can.Functions {
 		return nil
 	}
-	if err := functions(ctx, p.conn); err != nil {
+	if err := ownFunctions(ctx, p.conn); err != nil {
 		return p.broke(err)
 	}
 	return nil

@@ -1,3 +1,3 @@
 // Package datetime finds PostgreSQL's special date/time inputs ('now', 'today', 'tomorrow', 'yesterday') in texts, and says
-// which types read them as times. It knows texts and OIDs only, no statement.
+// which types and casts read them as times. It knows no statement.
 package datetime

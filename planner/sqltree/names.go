@@ -162,3 +162,8 @@ func NativeCall(n *pg.Node) string {
 	}
 	return names[len(names)-1]
 }
+
+// SerialTypes are the names of the serial types, with the type that a column of each has.
+var SerialTypes = map[string]string{
+	"serial": "integer", "serial4": "integer", "bigserial": "bigint", "serial8": "bigint", "smallserial": "smallint", "serial2": "smallint",
+}

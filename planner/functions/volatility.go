@@ -1,4 +1,4 @@
-package planner
+package functions
 
 import (
 	"encoding/json"
@@ -11,15 +11,15 @@ import (
 	"github.com/cleavedb/cleave/internal/prototree"
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/datetime"
-	"github.com/cleavedb/cleave/planner/plan"
 	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/serverdependent"
+	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
-// FunctionSource is a function as a shard's catalogue has it.
-type FunctionSource struct {
+// Source is a function as a shard's catalogue has it.
+type Source struct {
 	Schema, Name string
 	Kind         string // pg_proc.prokind
 	Volatility   string // pg_proc.provolatile
@@ -43,27 +43,27 @@ var plainExtensions = map[string]bool{
 // function is what is found out of one.
 type function struct {
 	impure   bool
-	body     *body // nil if it is believed
-	defaults *body // nil if it has none
+	body     *Body // nil if it is believed
+	defaults *Body // nil if it has none
 	// acts: it may act on its session; does has what it calls, nil if it cannot be read.
 	acts bool
-	does *body
+	does *Body
 }
 
 // readFunction reads the body and the defaults.
-func readFunction(f FunctionSource) (out function) {
+func readFunction(f Source) (out function) {
 	if f.Defaults != "" {
-		out.defaults = newBody()
-		out.impure = !out.defaults.sql("SELECT " + f.Defaults)
+		out.defaults = NewBody()
+		out.impure = !out.defaults.ReadSQL("SELECT " + f.Defaults)
 		out.defaults.clock = out.defaults.clock || out.defaults.word && out.defaults.timely
 	}
 	if f.Extension == "" && f.Kind != "a" {
-		out.does = newBody()
-		out.does.acts, out.does.reads = true, true
-		out.acts = f.Language == "sql" && !out.does.sql(f.Body) || f.Language == "plpgsql" && !out.does.plpgsql(f.Body)
+		out.does = NewBody()
+		out.does.acts, out.does.Reads = true, true
+		out.acts = f.Language == "sql" && !out.does.ReadSQL(f.Body) || f.Language == "plpgsql" && !out.does.ReadPLpgSQL(f.Body)
 	}
 	switch {
-	case plainExtensions[f.Extension], f.Volatility == "i" && (f.Extension != "" || f.Kind != "a" && readable(f.Language)):
+	case plainExtensions[f.Extension], f.Volatility == "i" && (f.Extension != "" || f.Kind != "a" && Readable(f.Language)):
 	default:
 		out.body = readBody(f)
 		out.impure = out.impure || out.body == nil
@@ -71,20 +71,20 @@ func readFunction(f FunctionSource) (out function) {
 	return out
 }
 
-// readable reports whether the router can tell from a body in a language what it does to its session. IMMUTABLE is not
+// Readable reports whether the router can tell from a body in a language what it does to its session. IMMUTABLE is not
 // believed of others: LANGUAGE internal names any function of the server, set_config() too.
-func readable(language string) bool { return language == "sql" || language == "plpgsql" }
+func Readable(language string) bool { return language == "sql" || language == "plpgsql" }
 
 // uses reports whether the body, or a default, has what test finds.
-func (f *function) uses(test func(b *body) bool) bool {
+func (f *function) uses(test func(b *Body) bool) bool {
 	return f.body != nil && test(f.body) || f.defaults != nil && test(f.defaults)
 }
 
-// PureFunctions returns, of all functions of a database, those that read no table. A
+// Pure returns, of all functions of a database, those that read no table. A
 // name is among them only if all functions of that name, in whatever schema, are
 // such ones: which of them a call means depends on its arguments. Besides, with kind "u",
 // those others that have the name of one of PostgreSQL's own, or that x.name calls.
-func PureFunctions(all []FunctionSource) []shardmap.Function {
+func Pure(all []Source) []shardmap.Function {
 	fs := functions{all: all, read: make([]function, len(all)), known: map[string]bool{}}
 	for i, f := range all {
 		fs.read[i], fs.known[f.Name] = readFunction(f), true
@@ -121,20 +121,20 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 
 // functions are all those of a database.
 type functions struct {
-	all   []FunctionSource
+	all   []Source
 	read  []function // of each, what is found out
 	known map[string]bool
 }
 
 // calls says of a body whether it calls one of the names.
-func calls(names map[string]bool) func(b *body) bool {
-	return func(b *body) bool {
-		for call := range b.calls {
+func calls(names map[string]bool) func(b *Body) bool {
+	return func(b *Body) bool {
+		for call := range b.Calls {
 			if names[call] {
 				return true
 			}
 		}
-		for field := range b.fields {
+		for field := range b.Fields {
 			if names[field] {
 				return true
 			}
@@ -144,11 +144,11 @@ func calls(names map[string]bool) func(b *body) bool {
 }
 
 // grow returns the names of what has a property by itself, or calls what has it.
-func (fs *functions) grow(has func(f *function, source *FunctionSource) bool) map[string]bool {
+func (fs *functions) grow(has func(f *function, source *Source) bool) map[string]bool {
 	return fs.growBy((*function).uses, has)
 }
 
-func (fs *functions) growBy(uses func(f *function, test func(b *body) bool) bool, has func(f *function, source *FunctionSource) bool) map[string]bool {
+func (fs *functions) growBy(uses func(f *function, test func(b *Body) bool) bool, has func(f *function, source *Source) bool) map[string]bool {
 	names := map[string]bool{}
 	for again := true; again; {
 		again = false
@@ -163,31 +163,31 @@ func (fs *functions) growBy(uses func(f *function, test func(b *body) bool) bool
 
 // bad are the names of which nothing is promised.
 func (fs *functions) bad() map[string]bool {
-	acting := fs.growBy(func(f *function, test func(b *body) bool) bool { return f.does != nil && test(f.does) },
-		func(f *function, _ *FunctionSource) bool { return f.acts })
-	strange := func(b *body) bool {
-		for call := range b.calls {
+	acting := fs.growBy(func(f *function, test func(b *Body) bool) bool { return f.does != nil && test(f.does) },
+		func(f *function, _ *Source) bool { return f.acts })
+	strange := func(b *Body) bool {
+		for call := range b.Calls {
 			if !builtin.Has(call) && !fs.known[call] {
 				return true
 			}
 		}
 		return false
 	}
-	return fs.grow(func(f *function, source *FunctionSource) bool {
+	return fs.grow(func(f *function, source *Source) bool {
 		return f.impure || source.Volatility == "i" && f.does != nil && acting[source.Name] || f.uses(strange)
 	})
 }
 
 func (fs *functions) volatile() map[string]bool {
-	calls := func(b *body) bool {
-		for call := range b.calls {
+	calls := func(b *Body) bool {
+		for call := range b.Calls {
 			if strings.HasPrefix(builtin.Kind(call), "v") && call != "timezone" {
 				return true
 			}
 		}
 		return false
 	}
-	return fs.grow(func(f *function, source *FunctionSource) bool { return source.Volatility == "v" || f.uses(calls) })
+	return fs.grow(func(f *function, source *Source) bool { return source.Volatility == "v" || f.uses(calls) })
 }
 
 // functionTimes is what functions have to do with the transaction's time, by their names: see shardmap.Function.
@@ -200,19 +200,19 @@ type functionTimes struct {
 // times finds out which functions use the time. What casts texts reads the clock, if it may make a word of them; else
 // those who call it look at them.
 func (fs *functions) times() functionTimes {
-	cast := fs.grow(func(f *function, source *FunctionSource) bool {
+	cast := fs.grow(func(f *function, source *Source) bool {
 		return f.body != nil && f.body.casts && !source.Trigger
 	})
-	parts := fs.grow(func(f *function, _ *FunctionSource) bool { return f.body != nil && f.body.parts })
+	parts := fs.grow(func(f *function, _ *Source) bool { return f.body != nil && f.body.parts })
 	texts := map[string]bool{}
 	for _, f := range fs.all {
 		texts[f.Name] = texts[f.Name] || len(f.Types) == 0 || !plainOIDs[uint32(f.Types[0])] && !f.Trigger
 	}
-	made := fs.grow(func(f *function, source *FunctionSource) bool {
+	made := fs.grow(func(f *function, source *Source) bool {
 		return f.body != nil && cast[source.Name] && !source.Trigger && (f.body.makes || calls(texts)(f.body))
 	})
-	late := fs.grow(func(f *function, source *FunctionSource) bool {
-		return made[source.Name] || f.uses(func(b *body) bool { return b.clock })
+	late := fs.grow(func(f *function, source *Source) bool {
+		return made[source.Name] || f.uses(func(b *Body) bool { return b.clock })
 	})
 	out := functionTimes{clocked: map[string]bool{}, below: map[string]int{}, casts: map[string]int{}}
 	for i, f := range fs.all {
@@ -224,7 +224,7 @@ func (fs *functions) times() functionTimes {
 		case b.texts && parts[f.Name]:
 			out.casts[f.Name] = max(out.casts[f.Name], castsParts)
 		case b.texts:
-			out.casts[f.Name] = max(out.casts[f.Name], castsTexts)
+			out.casts[f.Name] = max(out.casts[f.Name], CastsTexts)
 		}
 		if b != nil && (b.clock || calls(late)(b)) {
 			out.clocked[f.Name] = true
@@ -237,19 +237,19 @@ func (fs *functions) times() functionTimes {
 	return out
 }
 
-// body is what a function's body was found to do.
-type body struct {
-	calls map[string]bool
-	// fields are names behind a point, which are functions' if the value before them has no such column. rows: a name alone
+// Body is what a function's body was found to do.
+type Body struct {
+	Calls map[string]bool
+	// Fields are names behind a point, which are functions' if the value before them has no such column. rows: a name alone
 	// before the point may stand for a whole row.
-	fields         map[string]bool
+	Fields         map[string]bool
 	rows, variable bool // variable: a name may be a variable's, of PL/pgSQL
 	clock          bool // it uses the transaction's time
 	// word: a text in it is a word for the time; timely: so that something may read it as such.
 	word, timely bool
-	// reads: it may name tables, which are collected, and change their rows.
-	reads  bool
-	tables []*pg.RangeVar
+	// Reads: it may name tables, which are collected, and change their rows.
+	Reads  bool
+	Tables []*pg.RangeVar
 	// acts: only what acts on the session matters.
 	acts bool
 	// casts: it casts texts to what may be times; parts: parts of them; makes: those that it makes, which may be words.
@@ -260,18 +260,19 @@ type body struct {
 	plain          map[string]bool
 }
 
-func newBody() *body { return &body{calls: map[string]bool{}, fields: map[string]bool{}} }
+// NewBody is a body of which nothing is read yet.
+func NewBody() *Body { return &Body{Calls: map[string]bool{}, Fields: map[string]bool{}} }
 
 // readBody returns the functions that a body calls, nil if it may read a table.
-func readBody(f FunctionSource) *body {
-	b := newBody()
+func readBody(f Source) *Body {
+	b := NewBody()
 	b.parameters(&f)
 	ok := false
 	switch f.Language {
 	case "sql":
-		ok = b.sql(f.Body)
+		ok = b.ReadSQL(f.Body)
 	case "plpgsql":
-		ok = b.plpgsql(f.Body)
+		ok = b.ReadPLpgSQL(f.Body)
 	}
 	if !ok {
 		return nil
@@ -283,20 +284,20 @@ func readBody(f FunctionSource) *body {
 	return b
 }
 
-// sql reads statements that must be SELECTs without tables.
-func (b *body) sql(text string) bool {
+// ReadSQL reads statements that must be SELECTs without tables.
+func (b *Body) ReadSQL(text string) bool {
 	text = standardBody(text)
 	if strings.TrimSpace(text) == "" {
 		return true
 	}
-	tree, err := New(Limits{}).parse(text)
+	tree, err := (sqltext.Parser{}).Parse(text)
 	if err != nil {
 		return false
 	}
 	for _, s := range tree.Stmts {
 		b.rows = !b.variable || sqltree.HasRows(s.Stmt)
 		changes := s.Stmt.GetInsertStmt() != nil || s.Stmt.GetUpdateStmt() != nil || s.Stmt.GetDeleteStmt() != nil
-		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.reads && changes) || !b.node(s.Stmt.ProtoReflect()) || !b.reads && serverdependent.TakesOID(s.Stmt) != "" {
+		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.Reads && changes) || !b.node(s.Stmt.ProtoReflect()) || !b.Reads && serverdependent.TakesOID(s.Stmt) != "" {
 			return false
 		}
 	}
@@ -318,17 +319,17 @@ func standardBody(text string) string {
 }
 
 // node goes through a tree of any shape.
-func (b *body) node(m protoreflect.Message) bool {
+func (b *Body) node(m protoreflect.Message) bool {
 	b.casting(m.Interface())
 	b.making(m.Interface())
 	switch v := m.Interface().(type) {
 	case *pg.A_Const:
 		b.word = b.word || v.GetSval() != nil && datetime.HasSpecial(v.GetSval().Sval)
 	case *pg.RangeVar:
-		b.tables = append(b.tables, v)
-		return b.reads
+		b.Tables = append(b.Tables, v)
+		return b.Reads
 	case *pg.LockingClause, *pg.InsertStmt, *pg.UpdateStmt, *pg.DeleteStmt:
-		if !b.reads {
+		if !b.Reads {
 			return false
 		}
 	case *pg.IntoClause, *pg.MergeStmt:
@@ -343,10 +344,10 @@ func (b *body) node(m protoreflect.Message) bool {
 			if builtin.ActsOnSession(name) {
 				return false
 			}
-		case builtin.ReachesFurther(name) || !b.reads && serverdependent.OfServer(name):
+		case builtin.ReachesFurther(name) || !b.Reads && serverdependent.OfServer(name):
 			return false
 		}
-		b.calls[name] = true
+		b.Calls[name] = true
 		b.clock = b.clock || sqltree.IsClock(v) || sqltree.IsAge(v) || name == "statement_timestamp"
 		b.timely = b.timely || !textCalls[name]
 	case *pg.ColumnRef, *pg.A_Indirection:
@@ -354,7 +355,7 @@ func (b *body) node(m protoreflect.Message) bool {
 			return false
 		}
 	case *pg.SQLValueFunction:
-		if !b.reads && serverdependent.Call(v) != "" {
+		if !b.Reads && serverdependent.Call(v) != "" {
 			return false
 		}
 		b.clock = b.clock || sqltree.ClockOps[v.Op] != ""
@@ -386,9 +387,9 @@ func (b *body) node(m protoreflect.Message) bool {
 	return ok
 }
 
-// plpgsql reads a whole CREATE FUNCTION.
-func (b *body) plpgsql(text string) bool {
-	if New(Limits{}).check(text) != nil {
+// ReadPLpgSQL reads a whole CREATE FUNCTION.
+func (b *Body) ReadPLpgSQL(text string) bool {
+	if (sqltext.Parser{}).Check(text) != nil {
 		return false
 	}
 	out, err := pg.ParsePlPgSqlToJSON(text)
@@ -405,7 +406,7 @@ func (b *body) plpgsql(text string) bool {
 }
 
 // variables notes what is declared, before the statements are read.
-func (b *body) variables(v any) {
+func (b *Body) variables(v any) {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
@@ -440,7 +441,7 @@ var textNames = map[string]bool{"text": true, "varchar": true, "int": true, "int
 // cursorSteps are about cursors, which are read as what they are opened for.
 var cursorSteps = map[string]bool{"forc": true, "open": true, "fetch": true, "close": true}
 
-func (b *body) json(v any) bool {
+func (b *Body) json(v any) bool {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
@@ -480,21 +481,21 @@ func (b *body) json(v any) bool {
 
 // expression reads what stands in a PL/pgSQL statement: a query, an expression, or
 // an assignment.
-func (b *body) expression(q string, assignment bool) bool {
+func (b *Body) expression(q string, assignment bool) bool {
 	if !assignment {
-		if _, err := New(Limits{}).parse(q); err == nil && strings.TrimSpace(q) != "" {
+		if _, err := (sqltext.Parser{}).Parse(q); err == nil && strings.TrimSpace(q) != "" {
 			b.assigned(q)
-			return b.sql(q)
+			return b.ReadSQL(q)
 		}
 		if text := "SELECT " + q; parses(text) {
 			b.assigned(text)
-			return b.sql(text)
+			return b.ReadSQL(text)
 		}
 	}
 	for _, sign := range []string{":=", "="} {
 		if to, from, ok := strings.Cut(q, sign); ok && !strings.ContainsAny(to, "('\"") && parses("SELECT "+from) {
 			b.assigned("SELECT " + from)
-			return b.sql("SELECT " + from)
+			return b.ReadSQL("SELECT " + from)
 		}
 	}
 	return false
@@ -504,8 +505,8 @@ func (b *body) expression(q string, assignment bool) bool {
 const assignMode = 3
 
 // assigned notes values that are assigned or returned, which PL/pgSQL casts, or may be.
-func (b *body) assigned(text string) {
-	tree, err := New(Limits{}).parse(text)
+func (b *Body) assigned(text string) {
+	tree, err := (sqltext.Parser{}).Parse(text)
 	if err != nil || !b.assigns {
 		return
 	}
@@ -519,12 +520,12 @@ func (b *body) assigned(text string) {
 }
 
 func parses(text string) bool {
-	_, err := New(Limits{}).parse(text)
+	_, err := (sqltext.Parser{}).Parse(text)
 	return err == nil
 }
 
 // field notes the names behind a point in a body. It reports whether they may stand there.
-func (b *body) field(names []string, alone bool) bool {
+func (b *Body) field(names []string, alone bool) bool {
 	if alone && !b.rows {
 		return true // of a variable of PL/pgSQL
 	}
@@ -532,36 +533,14 @@ func (b *body) field(names []string, alone bool) bool {
 		if builtin.Field(name) && (builtin.ReachesFurther(name) && !b.acts || builtin.ActsOnSession(name)) {
 			return false
 		}
-		b.fields[name] = true
+		b.Fields[name] = true
 	}
 	return true
 }
 
-// leaves reports whether the statement may leave something in the session of a shard that runs it.
-func (a *analyzer) leaves(n *pg.Node) bool {
-	switch a.Statement.Kind {
-	case plan.OneShard, plan.DefaultShard, plan.AnyShard, plan.Several:
-	default:
-		return false // the router carries it out
-	}
-	switch n.GetNode().(type) {
-	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_CopyStmt, *pg.Node_ExplainStmt,
-		*pg.Node_DeclareCursorStmt, *pg.Node_FetchStmt, *pg.Node_ClosePortalStmt, *pg.Node_LockStmt, *pg.Node_NotifyStmt:
-	default:
-		return true
-	}
-	if a.Traces {
-		return true
-	}
-	// Tables of the default shard alone may have triggers, rules and the like that the router did not make.
-	state := a.Snapshot.State()
-	return (state.Acting || state.FunctionsRead != semantics.FunctionRules) && (a.Unknown != "" || a.Whole != "" || a.MayType ||
-		slices.ContainsFunc(a.Statement.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }))
-}
-
-// ActingFunctions returns, of all functions of a database, the schemas and names of those that are not known to leave their session
+// Acting returns, of all functions of a database, the schemas and names of those that are not known to leave their session
 // alone: they are in a language that the router does not read, call what acts on a session, or run texts.
-func ActingFunctions(all []FunctionSource) [][2]string {
+func Acting(all []Source) [][2]string {
 	read := make([]function, len(all))
 	acting := map[string]bool{}
 	for i, f := range all {
@@ -571,7 +550,7 @@ func ActingFunctions(all []FunctionSource) [][2]string {
 		again = false
 		for i, f := range all {
 			r := &read[i]
-			if acting[f.Name] || !(r.acts || r.does != nil && (!readable(f.Language) || r.does.callsAny(acting)) || f.Trigger && f.Extension != "" && !plainExtensions[f.Extension]) {
+			if acting[f.Name] || !(r.acts || r.does != nil && (!Readable(f.Language) || r.does.callsAny(acting)) || f.Trigger && f.Extension != "" && !plainExtensions[f.Extension]) {
 				continue
 			}
 			acting[f.Name], again = true, true
@@ -587,13 +566,13 @@ func ActingFunctions(all []FunctionSource) [][2]string {
 }
 
 // callsAny reports whether a body calls one of the names.
-func (b *body) callsAny(names map[string]bool) bool {
-	for call := range b.calls {
+func (b *Body) callsAny(names map[string]bool) bool {
+	for call := range b.Calls {
 		if names[call] {
 			return true
 		}
 	}
-	for name := range b.fields { // x.f is f(x)
+	for name := range b.Fields { // x.f is f(x)
 		if names[name] {
 			return true
 		}

@@ -1,4 +1,4 @@
-package planner
+package functions
 
 import (
 	"slices"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/cleavedb/cleave/planner/builtin"
 	"github.com/cleavedb/cleave/planner/datetime"
-	"github.com/cleavedb/cleave/planner/semantics"
 	"github.com/cleavedb/cleave/planner/sqltext"
 	"github.com/cleavedb/cleave/planner/sqltree"
 	"github.com/cleavedb/cleave/shardmap"
@@ -61,18 +60,15 @@ var plainOIDs = func() map[uint32]bool {
 var plainTypes = sqltext.WordSet(`int2 int4 int8 int integer bigint smallint numeric decimal float4 float8 real bool boolean uuid date time timetz timestamp timestamptz interval money oid bit varbit
 		inet cidr macaddr int4range int8range numrange tsrange tstzrange daterange void`)
 
-// outside knows types by their names alone.
-var outside = &semantics.Typer{}
-
-// plainType reports whether a type is one of plainTypes.
-func plainType(t *pg.TypeName) bool {
+// PlainType reports whether a type is one of plainTypes.
+func PlainType(t *pg.TypeName) bool {
 	names := sqltree.Strings(t.GetNames())
 	return len(names) > 0 && !t.PctType && (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && plainTypes[names[len(names)-1]]
 }
 
-// typeNamed is a type as PL/pgSQL's parser writes it, nil for one that is not plainly a name.
-func typeNamed(text string) *pg.TypeName {
-	tree, err := New(Limits{}).parse("SELECT NULL::" + text)
+// TypeNamed is a type as PL/pgSQL's parser writes it, nil for one that is not plainly a name.
+func TypeNamed(text string) *pg.TypeName {
+	tree, err := (sqltext.Parser{}).Parse("SELECT NULL::" + text)
 	if err != nil || len(tree.Stmts) != 1 {
 		return nil
 	}
@@ -84,18 +80,18 @@ func typeNamed(text string) *pg.TypeName {
 }
 
 // declared notes a variable of PL/pgSQL, and whether a text that is assigned to it may be read as a time.
-func (b *body) declared(name, typ string) {
-	t := typeNamed(typ)
+func (b *Body) declared(name, typ string) {
+	t := TypeNamed(typ)
 	if b.plain == nil {
 		b.plain = map[string]bool{}
 	}
 	was, known := b.plain[name]
-	b.plain[name] = t != nil && plainType(t) && (was || !known)
-	b.assigns = b.assigns || t == nil || castReads(outside, t) != wordsNone
+	b.plain[name] = t != nil && PlainType(t) && (was || !known)
+	b.assigns = b.assigns || t == nil || datetime.CastReads(t, false) != datetime.None
 }
 
 // parameters notes the parameters of a function, and whether what it returns may be made a time of a text.
-func (b *body) parameters(f *FunctionSource) {
+func (b *Body) parameters(f *Source) {
 	if b.plain == nil {
 		b.plain = map[string]bool{}
 	}
@@ -113,12 +109,12 @@ func (b *body) parameters(f *FunctionSource) {
 }
 
 // cast notes a cast in a body.
-func (b *body) cast(reads wordsIn, n *pg.Node) {
-	b.casts = b.casts || reads != wordsNone && b.mayHold(n)
+func (b *Body) cast(reads datetime.Words, n *pg.Node) {
+	b.casts = b.casts || reads != datetime.None && b.mayHold(n)
 }
 
 // mayHold reports whether a value may be a text with a word in it that came from outside. Constants are seen elsewhere.
-func (b *body) mayHold(n *pg.Node) bool {
+func (b *Body) mayHold(n *pg.Node) bool {
 	switch v := n.GetNode().(type) {
 	case nil, *pg.Node_AConst, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest, *pg.Node_BooleanTest:
 		return false
@@ -128,7 +124,7 @@ func (b *body) mayHold(n *pg.Node) bool {
 		names := sqltree.FieldNames(v.ColumnRef)
 		return len(names) != 1 || !b.plain[names[0]]
 	case *pg.Node_TypeCast:
-		return !plainType(v.TypeCast.TypeName) && b.mayHold(v.TypeCast.Arg)
+		return !PlainType(v.TypeCast.TypeName) && b.mayHold(v.TypeCast.Arg)
 	case *pg.Node_CollateClause:
 		return b.mayHold(v.CollateClause.Arg)
 	case *pg.Node_NamedArgExpr:
@@ -157,7 +153,7 @@ func (b *body) mayHold(n *pg.Node) bool {
 		return b.mayHold(v.AExpr.Lexpr) || b.mayHold(v.AExpr.Rexpr)
 	case *pg.Node_FuncCall:
 		switch name := sqltree.CallName(v.FuncCall); {
-		case plainCalls[name], wordless[name], formatted(v.FuncCall):
+		case PlainCalls[name], wordless[name], formatted(v.FuncCall):
 			return false
 		case b.keeps(v.FuncCall):
 			return slices.ContainsFunc(v.FuncCall.Args, b.mayHold)
@@ -172,7 +168,7 @@ func formatted(f *pg.FuncCall) bool {
 }
 
 // keeps reports whether a word in the result of a call stood in one of its arguments; it notes where it may have been a part of it.
-func (b *body) keeps(f *pg.FuncCall) bool {
+func (b *Body) keeps(f *pg.FuncCall) bool {
 	name := sqltree.CallName(f)
 	if part, ok := keepsWords[name]; ok {
 		b.parts = b.parts || part
@@ -200,7 +196,7 @@ func (b *body) keeps(f *pg.FuncCall) bool {
 		by, ok := constant(2)
 		return ok && !strings.ContainsFunc(by, func(r rune) bool { return r == '\\' || r >= 0x80 || datetime.Letter(byte(r)) }) && (name == "translate" && len(from) == len(by) || name != "translate" && by != "")
 	}
-	return name != "current_setting" && textGiven[name] && !slices.ContainsFunc(f.Args, b.mayHold)
+	return name != "current_setting" && TextGiven[name] && !slices.ContainsFunc(f.Args, b.mayHold)
 }
 
 // separates reports whether a text keeps what stands at its sides from becoming one word.
@@ -209,7 +205,7 @@ func separates(s string) bool {
 }
 
 // apart reports whether no two values that may be texts become one word when they are joined.
-func (b *body) apart(list []*pg.Node) bool {
+func (b *Body) apart(list []*pg.Node) bool {
 	if !slices.ContainsFunc(list, b.mayHold) {
 		return true
 	}
@@ -244,11 +240,11 @@ func joined(n *pg.Node) []*pg.Node {
 }
 
 // making notes what may make a word of what was none.
-func (b *body) making(m any) {
+func (b *Body) making(m any) {
 	switch v := m.(type) {
 	case *pg.FuncCall:
 		name := sqltree.CallName(v)
-		if own := builtin.Has(name); own && !plainCalls[name] && !wordless[name] && !formatted(v) && !b.keeps(v) {
+		if own := builtin.Has(name); own && !PlainCalls[name] && !wordless[name] && !formatted(v) && !b.keeps(v) {
 			b.makes = true
 		}
 	case *pg.A_Expr:
@@ -259,19 +255,19 @@ func (b *body) making(m any) {
 }
 
 // casting notes what casts texts.
-func (b *body) casting(m any) {
+func (b *Body) casting(m any) {
 	switch v := m.(type) {
 	case *pg.TypeCast:
-		b.cast(castReads(outside, v.TypeName), v.Arg)
+		b.cast(datetime.CastReads(v.TypeName, false), v.Arg)
 	case *pg.FuncCall:
 		switch name := sqltree.CallName(v); {
 		case strings.Contains(name, "_populate_record"):
 			b.casts = true
-		case len(v.Args) == 1 && castCall(v) != wordsNone:
-			b.cast(wordsAlone, v.Args[0])
+		case len(v.Args) == 1 && datetime.CallReads(v) != datetime.None:
+			b.cast(datetime.Alone, v.Args[0])
 		}
 	case *pg.ColumnDef: // of json_to_record() and the like
-		b.casts = b.casts || castReads(outside, v.TypeName) != wordsNone
+		b.casts = b.casts || datetime.CastReads(v.TypeName, false) != datetime.None
 	case *pg.JsonTable, *pg.JsonFuncExpr:
 		b.casts = true
 	case *pg.RangeTableFunc: // XML writes letters by their numbers, too
@@ -281,51 +277,13 @@ func (b *body) casting(m any) {
 
 // What shardmap.Function.Casts says of a function.
 const (
-	castsTexts = 1 // it casts texts among its arguments as they are
+	CastsTexts = 1 // it casts texts among its arguments as they are
 	castsParts = 2 // or parts of them
 	castsMade  = 3 // or texts that it makes
 )
 
-// castFunction returns the function of the user's that a call means, if it casts its arguments.
-func castFunction(ns *semantics.Namespace, f *pg.FuncCall) *shardmap.Function {
-	names := sqltree.Strings(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && ns.Hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && builtin.Has(names[len(names)-1]) {
-		return nil
-	}
-	if own := ns.UserFunction(names); own != nil && own.Casts > 0 {
-		return own
-	}
-	return nil
-}
-
-// argument looks at an argument of a function that casts it, or parts of it.
-func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
-	reads := wordsCalled
-	if own.Casts > castsTexts {
-		reads = wordsParts
-	}
-	switch v := n.GetNode().(type) {
-	case *pg.Node_NamedArgExpr:
-		v.NamedArgExpr.Arg = g.argument(v.NamedArgExpr.Arg, own)
-		return n
-	case *pg.Node_TypeCast:
-		if plainType(v.TypeCast.TypeName) {
-			return n
-		}
-	case *pg.Node_AConst:
-		if s := v.AConst.GetSval(); s != nil && reads == wordsParts && datetime.HasLetters(s.Sval) {
-			fail(sqlstate.Refusal("CLV-0607", "the text %s has the letters of a word for the time, and function %s() casts parts of its arguments: each shard could read it by its own clock", sqltext.QuoteString(s.Sval), own.QualifiedName()).
-				WithHint("Cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word."))
-		}
-		return n
-	case *pg.Node_ParamRef:
-		return g.raising(sqltree.CastNode(sqltree.Clone(n), "text", nil), reads, n)
-	}
-	return g.operand(n, reads, false)
-}
-
-// timedCallError is the refusal of a call of a function that takes the time by itself.
-func timedCallError(own *shardmap.Function) *sqlstate.Error {
+// TimedCallError is the refusal of a call of a function that takes the time by itself.
+func TimedCallError(own *shardmap.Function) *sqlstate.Error {
 	if own.Casts == castsMade {
 		return sqlstate.Refusal("CLV-0608", "function %s() makes texts and casts them to times, which each shard could read by its own clock as words for the time", own.QualifiedName()).
 			WithHint("Cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word.")
@@ -333,3 +291,11 @@ func timedCallError(own *shardmap.Function) *sqlstate.Error {
 	return sqlstate.Refusal("CLV-0609", "function %s() uses the time at which the transaction began, of which each shard has its own", own.QualifiedName()).
 		WithHint("Give it now() as an argument, and leave out none.")
 }
+
+// PlainCalls are functions whose result is no text, or never one of the words.
+var PlainCalls = sqltext.WordSet(`now transaction_timestamp statement_timestamp clock_timestamp timeofday date_trunc date_bin to_timestamp to_date make_date make_timestamp make_timestamptz make_time timezone
+		age extract date_part generate_series generate_subscripts count length char_length strpos array_length cardinality to_json to_jsonb row_number rank dense_rank uuidv7 gen_random_uuid random`)
+
+// TextGiven are functions whose result is a text, whatever they are given.
+var TextGiven = sqltext.WordSet(`btrim chr concat concat_ws format initcap left lpad ltrim md5 quote_ident quote_literal regexp_replace regexp_substr repeat replace reverse right rpad rtrim split_part
+		to_char translate current_setting jsonb_extract_path_text json_extract_path_text array_to_string`)
