@@ -142,10 +142,6 @@ func (x *prepared) evaluateRun(ctx context.Context, list []plan.FillValue, out [
 	var err error
 	numbers := make([]int64, 0, n)
 	switch v.Source {
-	case plan.SourcePID:
-		for range n {
-			numbers = append(numbers, int64(x.pid))
-		}
 	case shardmap.NextID:
 		numbers, err = src.next.Next(ctx, numbers, n)
 	case "nextval":
@@ -202,6 +198,12 @@ func (x *prepared) evaluateRun(ctx context.Context, list []plan.FillValue, out [
 		}
 		return n, err
 	default:
+		if plan.SessionCalls[v.Source] != "" {
+			for i := range n {
+				out[i] = ofSession(v.Source, x.pid, x.start.Remote, x.nc.LocalAddr())
+			}
+			return n, nil
+		}
 		if v.Type() == "json" {
 			out[0], err = x.sessionJSON(v.Source)
 			return 1, err

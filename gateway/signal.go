@@ -270,6 +270,25 @@ func (x *session) activity(source string) map[string]any {
 	return row
 }
 
+// ofSession is what one of plan.SessionCalls gives a session with this number and connection.
+func ofSession(call string, pid uint32, client, server net.Addr) []byte {
+	end := client
+	switch call {
+	case plan.SourcePID:
+		return strconv.AppendUint(nil, uint64(pid), 10)
+	case plan.SourceServerAddr, plan.SourceServerPort:
+		end = server
+	}
+	at, ok := end.(*net.TCPAddr)
+	switch {
+	case !ok:
+		return nil
+	case call == plan.SourceClientAddr, call == plan.SourceServerAddr:
+		return []byte(at.IP.String())
+	}
+	return strconv.AppendInt(nil, int64(at.Port), 10)
+}
+
 // preparedRows are the session's prepared statements, those that a shard has judged.
 func (x *prepared) preparedRows() ([]map[string]any, error) {
 	names := make([]string, 0, x.statements.Len())

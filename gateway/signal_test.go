@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,14 @@ func TestSessionNumber(t *testing.T) {
 				}
 			}
 		}
-		rows, err := a.Query(context.Background(), "SELECT pg_backend_pid(), pg_backend_pid()::text, pg_backend_pid() AS n")
+		here, there := a.PgConn().Conn().LocalAddr().(*net.TCPAddr), a.PgConn().Conn().RemoteAddr().(*net.TCPAddr)
+		want := fmt.Sprintf("%s %d %s %d", here.IP, here.Port, there.IP, there.Port)
+		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeCacheStatement} {
+			if got := one[string](t, a, "SELECT concat_ws(' ', host(inet_client_addr()), inet_client_port(), host(inet_server_addr()), inet_server_port())", mode); got != want {
+				t.Errorf("the connection's ends in mode %v: %s, want %s", mode, got, want)
+			}
+		}
+		rows, err := a.Query(context.Background(), "SELECT pg_backend_pid(), pg_backend_pid()::text, pg_backend_pid() AS n, inet_client_addr(), inet_client_addr()::text")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +82,7 @@ func TestSessionNumber(t *testing.T) {
 			names = append(names, fmt.Sprint(f.Name, " ", f.DataTypeOID))
 		}
 		rows.Close()
-		if got := strings.Join(names, ", "); got != "pg_backend_pid 23, pg_backend_pid 25, n 23" {
+		if got := strings.Join(names, ", "); got != "pg_backend_pid 23, pg_backend_pid 25, n 23, inet_client_addr 869, inet_client_addr 25" {
 			t.Errorf("columns %s", got)
 		}
 		if n := one[int](t, b, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '% of two' AND pid = ANY($1)", []int32{pid, int32(b.PgConn().PID())}); n != 2 {

@@ -53,10 +53,10 @@ func (a *analyzer) statement(n *pg.Node) {
 	case *pg.Node_ExplainStmt:
 		a.explain(v.ExplainStmt)
 	case *pg.Node_DeclareCursorStmt:
-		a.PIDs = true
+		a.OwnSession = true
 		a.declare(v.DeclareCursorStmt)
 	case *pg.Node_CopyStmt:
-		a.PIDs = true
+		a.OwnSession = true
 		a.copy(v.CopyStmt)
 	case *pg.Node_LockStmt:
 		lockTable(&a.Touched, v.LockStmt)

@@ -77,7 +77,7 @@ func (mv *madeValues) value(v plan.FillValue) (node *pg.Node, text string) {
 	}
 	node = &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{
 		Arg: &pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(f.base + 1 + n), Location: -1}}},
-		TypeName: &pg.TypeName{Names: []*pg.Node{sqltree.StringNode("pg_catalog"), sqltree.StringNode(map[string]string{"uuid": "uuid", "bigint": "int8", "integer": "int4", "text": "text", "json": "json"}[typ])},
+		TypeName: &pg.TypeName{Names: []*pg.Node{sqltree.StringNode("pg_catalog"), sqltree.StringNode(map[string]string{"uuid": "uuid", "bigint": "int8", "integer": "int4", "text": "text", "json": "json", "inet": "inet"}[typ])},
 			Typemod: -1, Location: -1},
 		Location: -1,
 	}}}

@@ -43,33 +43,44 @@ func (mv *madeValues) sessionCalls(n *pg.Node) {
 	if s := n.GetSelectStmt(); s != nil && (strings.Contains(text, plan.SourceCancel) || strings.Contains(text, plan.SourceTerminate)) {
 		mv.signalCalls(s)
 	}
-	if strings.Contains(text, plan.SourcePID) && !mv.OfProcesses() {
-		mv.pidCalls(n)
+	if !mv.OfProcesses() && mv.namesOwn(text) {
+		mv.ownCalls(n)
 	}
 }
 
-// pidCalls replaces pg_backend_pid() wherever it is an expression: it is the same during the whole session.
-func (mv *madeValues) pidCalls(n *pg.Node) {
-	mv.PIDs = true
+// namesOwn reports whether one of plan.SessionCalls may be in a text.
+func (mv *madeValues) namesOwn(text string) bool {
+	for name := range plan.SessionCalls {
+		if strings.Contains(text, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownCalls replaces those of plan.SessionCalls that are expressions.
+func (mv *madeValues) ownCalls(n *pg.Node) {
+	mv.OwnSession = true
 	var visit func(m protoreflect.Message)
 	visit = func(m protoreflect.Message) {
 		switch v := m.Interface().(type) {
 		case *pg.RangeFunction:
 			return // not an expression: function() refuses it
 		case *pg.ResTarget:
-			if v.Name == "" && outputname.Of(v.Val) == plan.SourcePID {
-				v.Name = plan.SourcePID
+			if name := outputname.Of(v.Val); v.Name == "" && plan.SessionCalls[name] != "" {
+				v.Name = name
 			}
 		case *pg.Node:
-			if sqltree.NativeCall(v) != plan.SourcePID || len(v.GetFuncCall().Args) > 0 {
+			name := sqltree.NativeCall(v)
+			if plan.SessionCalls[name] == "" || len(v.GetFuncCall().Args) > 0 {
 				break
 			}
 			f := v.GetFuncCall()
 			mv.Native(f)
 			from, to := mv.CallSpan(f)
-			node, text := mv.value(plan.FillValue{Source: plan.SourcePID})
+			node, text := mv.value(plan.FillValue{Source: name})
 			// A column of it is named like one of the call.
-			mv.replace(from, to, "(SELECT "+text+" AS "+plan.SourcePID+")")
+			mv.replace(from, to, "(SELECT "+text+" AS "+name+")")
 			v.Node = node.Node
 			return
 		}

@@ -21,7 +21,7 @@ type Fill struct {
 // FillValue is one value.
 type FillValue struct {
 	// Source is shardmap.NextID, UUIDv7 or UUIDv4, or the name of a function:
-	// "nextval", "currval", "setval", "lastval", SourcePID, SourceCancel, SourceTerminate; or
+	// "nextval", "currval", "setval", "lastval", SourceCancel, SourceTerminate, one of SessionCalls; or
 	// the name of one of PostgreSQL's relations about sessions, whose rows it is as JSON.
 	Source string
 	// JSON: Source is one of these relations.
@@ -49,8 +49,6 @@ func (v *FillValue) Type() string {
 	switch v.Source {
 	case shardmap.UUIDv7, shardmap.UUIDv4:
 		return "uuid"
-	case SourcePID:
-		return "integer"
 	case SourceCancel, SourceTerminate:
 		return "text"
 	case SourceSetvals:
@@ -58,6 +56,9 @@ func (v *FillValue) Type() string {
 	}
 	if v.JSON {
 		return "json"
+	}
+	if typ, ok := SessionCalls[v.Source]; ok {
+		return typ
 	}
 	return "bigint"
 }
@@ -68,7 +69,11 @@ func (f *Fill) Literals(values [][]byte) string {
 	var b strings.Builder
 	for i, p := range f.Pieces {
 		b.WriteString(p)
-		if i < len(f.At) {
+		switch {
+		case i == len(f.At):
+		case values[f.At[i]] == nil:
+			b.WriteString("NULL")
+		default:
 			b.WriteByte('\'')
 			b.Write(bytes.ReplaceAll(values[f.At[i]], []byte("'"), []byte("''")))
 			b.WriteByte('\'')
@@ -82,9 +87,19 @@ const SourceSetvals = "setvals"
 
 // The sources of such values: FillValue.Source.
 const (
-	// SourcePID is the session's number.
-	SourcePID = "pg_backend_pid"
+	// Those of SessionCalls.
+	SourcePID        = "pg_backend_pid"
+	SourceClientAddr = "inet_client_addr"
+	SourceClientPort = "inet_client_port"
+	SourceServerAddr = "inet_server_addr"
+	SourceServerPort = "inet_server_port"
 	// SourceCancel and SourceTerminate act on the sessions that FillValue.Asks names, and give those that they reached.
 	SourceCancel    = "pg_cancel_backend"
 	SourceTerminate = "pg_terminate_backend"
 )
+
+// SessionCalls are the functions without arguments that say something of the session and are the same during all of it, with the types of
+// what they give: the session's number, and both ends of its connection, NULL of a Unix socket. A shard would speak of its own session.
+var SessionCalls = map[string]string{
+	SourcePID: "integer", SourceClientAddr: "inet", SourceClientPort: "integer", SourceServerAddr: "inet", SourceServerPort: "integer",
+}

@@ -39,7 +39,7 @@ type Effects struct {
 	Traces              bool // it calls one that may leave something in its session
 	MaySet              bool // it may call set_config()
 	Locks, Changes      bool
-	PIDs                bool   // pg_backend_pid() is the router's in this statement
+	OwnSession          bool   // plan.SessionCalls are the router's in this statement
 	Numbers             bool   // see Statement.Numbers
 	Objects             bool   // it may take the OID of an object
 	Number              string // what it takes one as, see TakesOID
@@ -83,7 +83,7 @@ func (fx *Effects) CheckCall(f *pg.FuncCall) {
 	if RouterFunctions[name] || RouterNative[name] {
 		fx.unfilled(f)
 	}
-	fx.foreignPID(f)
+	fx.foreignSession(f)
 	if len(names) > 1 {
 		switch names[len(names)-2] {
 		case "pg_catalog":
@@ -333,11 +333,12 @@ func (fx *Effects) CheckCalls(m proto.Message) {
 	})
 }
 
-// foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
-func (fx *Effects) foreignPID(f *pg.FuncCall) {
-	if fx.PIDs && sqltree.NativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == plan.SourcePID && !fx.src.OfProcesses() {
-		fail(sqlstate.Refusal("CLV-0417", "pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it").
-			WithHint("Run SELECT pg_backend_pid(), and give the number."))
+// foreignSession refuses a call that would say something of a shard's connection.
+func (fx *Effects) foreignSession(f *pg.FuncCall) {
+	name := sqltree.NativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}})
+	if fx.OwnSession && plan.SessionCalls[name] != "" && !fx.src.OfProcesses() {
+		fail(sqlstate.Refusal("CLV-0417", "%s() in FROM, in a cursor and in COPY is not supported: the router gives it", name).
+			WithHint("Run SELECT %s(), and give the value.", name))
 	}
 }
 

@@ -85,6 +85,17 @@ SELECT current_setting('x'), current_user, pg_backend_pid();
 -->   text: SELECT current_setting('x'), current_user, (SELECT $1::integer AS pg_backend_pid)
 -->   $1 = pg_backend_pid
 -->   simple: SELECT current_setting('x'), current_user, (SELECT '100'::integer AS pg_backend_pid)
+SELECT inet_client_addr(), host(inet_server_addr()) AS host;
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT (SELECT $1::inet AS inet_client_addr), host((SELECT $2::inet AS inet_server_addr)) AS host
+-->   $1 = inet_client_addr
+-->   $2 = inet_server_addr
+-->   simple: SELECT (SELECT '100'::inet AS inet_client_addr), host((SELECT '101'::inet AS inet_server_addr)) AS host
+INSERT INTO orders (tenant_id, note) VALUES (5, inet_client_addr()::text);
+--> one shard shard-0, key (5) [INSERT]
+-->   text: INSERT INTO orders (tenant_id, note) VALUES (5, (SELECT $1::inet AS inet_client_addr)::text)
+-->   $1 = inet_client_addr
+-->   simple: INSERT INTO orders (tenant_id, note) VALUES (5, (SELECT '100'::inet AS inet_client_addr)::text)
 VALUES (1), (2);
 --> any shard [SELECT, read only, rows]
 SELECT * FROM generate_series(1, 3);
