@@ -35,9 +35,10 @@ const (
 	BlindBack     Break = "blind-back"     // an opening is taken back by a leader who does not know whether it was done, and does not shut the target
 )
 
-// Breaks are those that are missed within seconds: all but Whole and NoTerm, which takes
-// some thousand clusters.
-var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoTransaction, NoMark, NoCatchUp, BlindBack}
+// Breaks are those that are missed within seconds: all but Whole; NoTerm, which takes
+// some thousand clusters; and NoTransaction and BlindBack, which the first thousand do not miss. One cluster in five comes to a cutover
+// before its time is over.
+var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoMark, NoCatchUp}
 
 // Options are what a run is made of.
 type Options struct {
