@@ -267,6 +267,9 @@ func (c *Conn) bind(body []byte) error {
 	if err := c.portals.Free(m.Portal); err != nil {
 		return err
 	}
+	if err := p.hold(c); err != nil {
+		return err
+	}
 	if err := m.Args(); err != nil {
 		return err
 	}
@@ -279,6 +282,18 @@ func (c *Conn) bind(body []byte) error {
 	c.portals.Put(p.name, p, c.tx.saves.Len())
 	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
 	return nil
+}
+
+// hold takes the snapshot that a query of a block reads from, if each statement has its own. It is that of Bind, as in PostgreSQL.
+func (p *portal) hold(c *Conn) error {
+	if p.name == "" {
+		c.portals.Drop("") // it gives way, with its snapshot
+	}
+	if p.holds = c.tx.block == txOpen && p.plan.kind == queryPlan && !p.plan.Write && !p.plan.Locks; !p.holds {
+		return nil
+	}
+	c.endStatement() // Parse may have taken one before
+	return c.begin(false)
 }
 
 // setFormats sets the formats of the result's columns.
@@ -419,6 +434,7 @@ func (c *Conn) closeMessage(body []byte) error {
 		c.prepared.Drop(string(name))
 	default:
 		c.portals.Drop(string(name))
+		c.endStatement()
 	}
 	c.out = wire.AppendEmpty(c.out, wire.CloseComplete)
 	return nil
