@@ -134,14 +134,14 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	}
 	var shards []string
 	switch {
-	case c.Block && !strings.Contains(strings.ToUpper(c.Isolation()), "REPEATABLE"):
-		return refusesBlock(e)
+	case c.Block && !c.lasting():
+		return nil
 	case c.Block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)
 		}
-	case e == nil || !e.st.ReadOnly:
-		return nil // a write; or a description, which reads nothing
+	case e == nil || !e.st.ReadOnly || e.st.Explained != nil:
+		return nil // a write; or a description, which reads nothing; or a plan, whose rows nobody gets
 	default:
 		var err error
 		if shards, err = c.reads(e); err != nil || len(shards) < 2 {
@@ -175,13 +175,10 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	return c.TakeSnapshots(ctx, parts)
 }
 
-// refusesBlock refuses a read over several shards of a READ COMMITTED block that cannot be proved. EXPLAIN reads nothing that
-// the client gets.
-func refusesBlock(e *execution) error {
-	if e == nil || e.st.Kind != plan.Several || !e.st.ReadOnly || e.st.Explained != nil {
-		return nil
-	}
-	return unprovable()
+// lasting reports whether the transaction has one snapshot for all statements.
+func (c *sender) lasting() bool {
+	level := strings.ToUpper(c.Isolation())
+	return strings.Contains(level, "REPEATABLE") || strings.Contains(level, "SERIALIZABLE")
 }
 
 // reads are the shards that a statement reads, one or none where its own
