@@ -101,6 +101,10 @@ func runMessages(t *testing.T, h Harness) {
 		c.run(script(nil).bind("", "count").sync(), 1)
 		writer.do("INSERT INTO seen VALUES (3)")
 		same(t, "in the place of another", strings.Join(c.run(script(nil).bind("", "count").execute("", 0).sync(), 1).rows(), ""), "3")
+		c.query("SELECT count(*) FROM seen") // the plan is kept
+		c.run(script(nil).bind("", "count").sync(), 1)
+		writer.do("INSERT INTO seen VALUES (4)")
+		same(t, "a Query in the place of a portal", strings.Join(c.query("SELECT count(*) FROM seen").rows(), ""), "4")
 		c.do("COMMIT")
 	})
 	t.Run("savepoints", func(t *testing.T) {

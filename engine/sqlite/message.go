@@ -112,6 +112,7 @@ func (c *Conn) simpleQuery(body []byte) error {
 	}
 	c.prepared.Replace("")
 	c.portals.Drop("")
+	c.endStatement() // the portal's snapshot is not the statement's
 	text := string(sql)
 	if err := value.CheckText(text); err != nil {
 		return err
