@@ -72,12 +72,13 @@ func (g *Gate) margin() time.Duration {
 // Open reports whether answers pass at this moment. What they tell must be known before it is asked.
 func (g *Gate) Open() bool { return g == nil || g.shut.Load() == nil && g.margin() == 0 }
 
-// Pass waits until the gate is open. What it lets pass must be known before.
+// Pass waits until the gate has been open. What it lets pass must be known before: a later hush does not concern it, so hushes in a row
+// do not keep it for ever.
 func (g *Gate) Pass() {
 	if g == nil {
 		return
 	}
-	for c := g.shut.Load(); c != nil; c = g.shut.Load() {
+	if c := g.shut.Load(); c != nil {
 		<-*c
 	}
 	time.Sleep(g.margin())
@@ -118,10 +119,10 @@ func (h *Hush) On() bool {
 
 // Lift ends the hush. whole: it was on until now.
 func (h *Hush) Lift() (whole bool) {
-	h.timer.Stop()
 	g := h.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	h.timer.Stop() // Hush has set it: it had the lock
 	if h.lifted {
 		return false
 	}

@@ -157,16 +157,18 @@ func (a *Answerer) Serve(nc net.Conn, body []byte, proved func()) error {
 			proved()
 			proved = nil
 		}
-		answer := true
+		answer, most := true, time.Time{}
 		switch word {
 		case hush:
 			end()
-			end, answer = a.hush()
+			if end, answer = a.hush(); answer {
+				most = time.Now().Add(2 * Bound) // who asked may have been stopped: commits do not wait for it longer
+			}
 		case lift:
 			answer = end()
 			end = func() bool { return false }
 		}
-		if err := nc.SetDeadline(time.Time{}); err != nil {
+		if err := nc.SetDeadline(most); err != nil {
 			return err
 		}
 		said := byte(no)

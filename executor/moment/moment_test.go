@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -53,6 +54,52 @@ func TestGateOpensByItself(t *testing.T) {
 	if !g.Hush(time.Hour).Lift() {
 		t.Error("the next one is not its own")
 	}
+}
+
+// TestHushesInARowLetPass: what waited for one hush does not wait for the next.
+func TestHushesInARowLetPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Gate
+		one := g.Hush(time.Hour)
+		passed := make(chan struct{})
+		go func() {
+			g.Pass()
+			close(passed)
+		}()
+		synctest.Wait() // it waits for the first
+		one.Lift()
+		two := g.Hush(time.Hour)
+		synctest.Wait()
+		select {
+		case <-passed:
+		default:
+			t.Error("an answer that waited for one hush waits for the next")
+		}
+		two.Lift()
+		<-passed
+	})
+}
+
+// TestSlowMomentsRest: a process is silent for a fifth of the time at most, however long its shards take.
+func TestSlowMomentsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Gate
+		m := New(&g, nil, func() func() { return func() {} })
+		var begun, ended time.Time
+		for range 3 {
+			if whole, err := m.Take(t.Context(), func() error {
+				begun = time.Now()
+				time.Sleep(Bound / 2)
+				return nil
+			}); !whole || err != nil {
+				t.Fatal(whole, err)
+			}
+			if rest := begun.Sub(ended); !ended.IsZero() && rest < 4*Bound/2 {
+				t.Errorf("it rested for %v", rest)
+			}
+			ended = time.Now()
+		}
+	})
 }
 
 // TestGateIsNotShutForGood: hushes that overlap in a row.

@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// restMin is the least time between two hushes that a process asks for.
-const restMin = 20 * time.Millisecond
+// Between two hushes that a process asks for there is a rest: restMin at least, and restTimes as long as the last hush was, so that slow
+// shards do not silence their routers.
+const (
+	restMin   = 20 * time.Millisecond
+	restTimes = 4
+)
 
 // meetMax is how long a moment waits for the other processes to be reached.
 const meetMax = 10 * time.Second
@@ -41,7 +45,7 @@ type Moments struct {
 	quiet func() (loud func())
 
 	turn sync.Mutex // held by the round that is at work
-	rest time.Time  // when it ended; under turn
+	rest time.Time  // when the next hush may begin; under turn
 	mu   sync.Mutex
 	next *round // whom one can join
 }
@@ -98,12 +102,13 @@ func (m *Moments) join() *round {
 func (m *Moments) run(r *round) {
 	m.turn.Lock()
 	defer m.turn.Unlock()
-	time.Sleep(restMin - time.Since(m.rest))
+	time.Sleep(time.Until(m.rest))
 	meeting, err := m.meet()
 	m.mu.Lock()
 	m.next = nil
 	m.mu.Unlock()
-	defer func() { m.rest = time.Now() }()
+	began := time.Now()
+	defer func() { m.rest = time.Now().Add(max(restMin, restTimes*time.Since(began))) }()
 	defer close(r.lifted)
 	if r.err = err; err != nil {
 		close(r.open)

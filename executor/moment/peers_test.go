@@ -288,6 +288,19 @@ func TestAskerDies(t *testing.T) {
 	p.mu.Unlock() // of the meeting that nobody ends
 }
 
+// TestAskerStops: who asked for a hush says nothing any more. Neither answers nor commits wait for it.
+func TestAskerStops(t *testing.T) {
+	dir := cluster(t)
+	one := joins(t, dir, "one")
+	p := asker(t, dir, "self")
+	if !meet(t, p).Hush() || one.quiet.Load() == 0 {
+		t.Fatal("it is not hushed, or commits do not wait")
+	}
+	waitfor.True(t, "it is open", one.gate.Open)
+	waitfor.True(t, "commits go on", func() bool { return one.quiet.Load() == 0 })
+	p.mu.Unlock() // of the meeting that nobody ends
+}
+
 // TestAnswererHearsLies: words without a proof, or said once more, end a conversation.
 func TestAnswererHearsLies(t *testing.T) {
 	a := Answerer{Gate: new(Gate), Member: "one", Key: NewKey(cluster(t)), Quiet: func() func() { return func() {} }}

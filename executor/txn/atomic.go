@@ -91,7 +91,7 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 		all[i] = &voter{Participant: v.Participant}
 	}
 	defer interruptible(ctx, all)()
-	var started time.Time
+	first, started := time.Now(), time.Time{}
 	for try := range snapshotsTries {
 		if try%8 == 0 { // from scratch: what lies before is old, and more and more would have to be compared
 			rollback(views)
@@ -110,11 +110,10 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 				return err
 			}
 		}
-		late := time.Since(started) > snapshotsMax
-		if len(behind) == 0 && !late && !again {
+		if len(behind) == 0 && !again && time.Since(started) <= snapshotsMax {
 			return nil
 		}
-		if late || ctx.Err() != nil {
+		if time.Since(first) > snapshotsMax || ctx.Err() != nil {
 			break
 		}
 		if err := t.help(ctx, views, behind); err != nil {
