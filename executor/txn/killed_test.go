@@ -293,27 +293,33 @@ func (b *bank) beginSoon() []*Participant {
 	}
 }
 
-// TestKilledInTheMiddle kills servers while they prepare and while they decide,
-// which a deferred trigger makes long.
+// TestKilledInTheMiddle kills servers while they prepare and while they decide:
+// a deferred trigger waits there for the kill.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	servers := []*localpg.Server{pgtest.NewServer(t, nil), pgtest.NewServer(t, nil)}
 	b := newBank(t, servers...)
 	for i := range servers {
-		b.query(i, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END';
+		b.query(i, `CREATE TABLE victim (n int);
+			CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(600) FROM victim; RETURN NULL; END';
 			CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON account DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow()`)
 	}
 	for victim, at := range []string{"decide shard-0", "prepare shard-1"} {
 		tx, back := b.transactions(), make(chan *localpg.Server, 1)
+		b.query(victim, "INSERT INTO victim VALUES (1)")
 		tx.onStep(at, func() error {
-			time.AfterFunc(200*time.Millisecond, func() {
+			go func() {
+				waitfor.True(t, "the trigger waits", func() bool {
+					return b.query(victim, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").Rows[0][0].String == "1"
+				})
 				servers[victim].Kill()
 				back <- pgtest.Restart(t, servers[victim], nil)
-			})
+			}()
 			return nil
 		})
 		ok, err := b.commit(tx, b.beginSoon())
 		servers[victim] = <-back
+		b.query(victim, "TRUNCATE victim")
 		if ok || sqlstate.CodeOf(err) != sqlstate.SerializationFailure {
 			t.Errorf("%s: %v, %v", at, ok, err)
 		}
