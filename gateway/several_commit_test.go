@@ -139,6 +139,31 @@ func TestTransactionMode(t *testing.T) {
 	exec(t, conn, "ROLLBACK")
 }
 
+// TestSerializableOfOneShard: the atomic mode asks for no shard that a statement does not need, nor to describe it.
+func TestSerializableOfOneShard(t *testing.T) {
+	t.Parallel()
+	_, conn, keys := orders(t, config{})
+	a, b := keys[0][0], keys[0][1]
+	exec(t, conn, "SET cleave.read_consistency = 'atomic'")
+	exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'x')", a)
+	const move = "UPDATE orders SET tenant_id = $1 WHERE tenant_id = $2" // the router runs it, which might need two shards
+	exec(t, conn, "BEGIN ISOLATION LEVEL SERIALIZABLE")
+	exec(t, conn, "INSERT INTO orders VALUES ($1, 2, 'x')", a)
+	exec(t, conn, move, b, a)
+	exec(t, conn, "COMMIT")
+	exec(t, conn, "BEGIN ISOLATION LEVEL SERIALIZABLE")
+	exec(t, conn, move, a, b)
+	exec(t, conn, "COMMIT")
+	if n := one[int64](t, conn, "SELECT count(*) FROM orders WHERE tenant_id = $1", a); n != 2 {
+		t.Errorf("%d rows", n)
+	}
+	for _, sql := range []string{"SELECT count(*) FROM orders", "UPDATE orders SET note = 'y'"} {
+		exec(t, conn, "BEGIN ISOLATION LEVEL SERIALIZABLE")
+		wantCode(t, conn, "0A000", sql)
+		exec(t, conn, "ROLLBACK")
+	}
+}
+
 // mirrored has a row on each shard in orders, and the same in another table.
 func mirrored(t *testing.T) (c *cluster, conn *pgx.Conn, keys [][]int64) {
 	t.Helper()

@@ -134,8 +134,8 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	}
 	var shards []string
 	switch {
-	case c.Block && !c.lasting():
-		return nil
+	case c.Block && (!c.lasting() || txn.Serializable(c.Isolation())):
+		return nil // SERIALIZABLE is of one shard: a second one is refused when it joins
 	case c.Block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)

@@ -58,11 +58,15 @@ func CheckMode(s *executor.Settings, first, second string) error {
 		WithHint("Run SET %s = 'multi', or keep the transaction to one shard.", ModeSetting).OnShard(second)
 }
 
+// Serializable reports whether what was said of an isolation names SERIALIZABLE, in any case of letters.
+func Serializable(isolation string) bool {
+	return strings.Contains(strings.ToLower(isolation), "serializable")
+}
+
 // CheckIsolation refuses SERIALIZABLE over several shards: each shard's history
-// would be serializable, but not necessarily all of them together. isolation is the
-// level's name in any case of letters.
+// would be serializable, but not necessarily all of them together.
 func CheckIsolation(isolation, first, second string) error {
-	if !strings.Contains(strings.ToLower(isolation), "serializable") {
+	if !Serializable(isolation) {
 		return nil
 	}
 	return sqlstate.Refusal("CLV-1003", "SERIALIZABLE over several shards (%s, %s) is not supported: what is serializable on each shard need not be so on all together", first, second).
