@@ -54,7 +54,7 @@ const (
 	// nothing new is expected.
 	looksFor = time.Second
 	// cutMax bounds the making of a cut of all shards, dialMax the opening of a conversation for it. A read that has nothing else
-	// waits for a cut of its own for ownMax.
+	// waits for a cut of its own for ownMax, its turn among others included.
 	cutMax  = 3 * time.Second
 	dialMax = time.Second
 	ownMax  = 10 * time.Second
@@ -145,14 +145,7 @@ func (t *Transactions) newProof(ctx context.Context, a Attempt) (*Proof, error) 
 		shards = slices.Compact(shards)
 		if err != nil || slices.ContainsFunc(shards, func(s string) bool { _, ok := c.points[s]; return !ok }) {
 			// Those that it reads are enough for it alone.
-			select {
-			case t.base.own <- struct{}{}:
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-			c.points, err = t.cutNow(ctx, false, shards)
-			<-t.base.own
-			if err != nil {
+			if c.points, err = t.ownCut(ctx, shards); err != nil {
 				return nil, err
 			}
 			c.number = 0
@@ -495,15 +488,34 @@ func (t *Transactions) makeBase(ctx context.Context) error {
 		close(b.making)
 		b.making = nil
 	}()
-	points, err = t.cutNow(ctx, true, nil)
+	points, err = t.cutNow(ctx, true, nil, time.Now().Add(cutMax))
 	return err
 }
 
 var errNoCut = errors.New("txn: no cut was made")
 
+// ownCut makes a cut for one read alone, when it is its turn.
+func (t *Transactions) ownCut(ctx context.Context, shards []string) (map[string]point, error) {
+	until := time.Now().Add(ownMax)
+	select {
+	case t.base.own <- struct{}{}:
+		defer func() { <-t.base.own }()
+		return t.cutNow(ctx, false, shards, until)
+	case <-time.After(ownMax):
+		return nil, tooLong(nil, len(shards), ownMax)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func tooLong(err error, shards int, most time.Duration) error {
+	return sqlstate.Wrap(err, sqlstate.CannotConnectNow, "no snapshots of the %d shards that fit each other were found in %v", shards, most).
+		WithHint("run it again; `cleave doctor` says which shards answer, and what is in doubt")
+}
+
 // cutNow takes snapshots that fit each other, of some shards or of all that can be reached. Its conversations are beside
 // the pools: those of the read are in them. Errors: as Snapshots; 57P03 if it took too long.
-func (t *Transactions) cutNow(ctx context.Context, all bool, shards []string) (map[string]point, error) {
+func (t *Transactions) cutNow(ctx context.Context, all bool, shards []string, until time.Time) (map[string]point, error) {
 	if all {
 		for _, s := range t.ex.Snapshot().Shards() {
 			if t.ex.Refusal(s.Name, false) == nil {
@@ -515,7 +527,7 @@ func (t *Transactions) cutNow(ctx context.Context, all bool, shards []string) (m
 	if all {
 		most, dial = cutMax, dialMax
 	}
-	limit, stop := context.WithTimeout(ctx, most)
+	limit, stop := context.WithDeadline(ctx, until)
 	defer stop()
 	parts, err := t.aside(limit, shards, dial)
 	defer func() {
@@ -532,8 +544,7 @@ func (t *Transactions) cutNow(ctx context.Context, all bool, shards []string) (m
 	}
 	if err != nil {
 		if limit.Err() != nil && ctx.Err() == nil {
-			err = sqlstate.Wrap(err, sqlstate.CannotConnectNow, "no snapshots of the %d shards that fit each other were found in %v", len(parts), most).
-				WithHint("run it again; `cleave doctor` says which shards answer, and what is in doubt")
+			err = tooLong(err, len(parts), most)
 		}
 		return nil, err
 	}

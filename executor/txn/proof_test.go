@@ -10,11 +10,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/waitfor"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // rowsOf takes the first column of rows (executor.Sink).
@@ -373,4 +375,16 @@ func TestReaches(t *testing.T) {
 			t.Errorf("%s after %s: %v", c.snapshot, c.earlier, got)
 		}
 	}
+}
+
+// TestTurnOfAnOwnCut: a read waits for its turn to make a cut of its own no longer than it may take to make one.
+func TestTurnOfAnOwnCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		tx := &Transactions{base: base{own: make(chan struct{}), failed: began}} // no cut of all shards, and nobody's turn ends
+		_, err := tx.newProof(t.Context(), Attempt{Shards: func() ([]string, error) { return []string{"a", "b"}, nil }})
+		if sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || time.Since(began) != ownMax {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
 }
