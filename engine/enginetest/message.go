@@ -105,7 +105,15 @@ func runMessages(t *testing.T, h Harness) {
 		c.run(script(nil).bind("", "count").sync(), 1)
 		writer.do("INSERT INTO seen VALUES (4)")
 		same(t, "a Query in the place of a portal", strings.Join(c.query("SELECT count(*) FROM seen").rows(), ""), "4")
+		c.run(script(nil).bind("before", "count").sync(), 1)
+		c.do("INSERT INTO seen VALUES (5)")
+		c.run(script(nil).bind("between", "count").sync(), 1)
+		c.do("INSERT INTO seen VALUES (6)")
+		for name, want := range map[string]string{"before": "4", "between": "5"} {
+			same(t, name+" writes of its block", strings.Join(c.run(script(nil).execute(name, 0).sync(), 1).rows(), ""), want)
+		}
 		c.do("COMMIT")
+		same(t, "before a write of its message", strings.Join(c.run(script(nil).bind("", "count").parse("write", "INSERT INTO seen VALUES (7)").bind("w", "write").execute("w", 0).execute("", 0).sync(), 1).rows(), ""), "6")
 	})
 	t.Run("savepoints", func(t *testing.T) {
 		c.do("BEGIN", "SAVEPOINT a")

@@ -268,8 +268,8 @@ func (c *Conn) bind(body []byte) error {
 	if err := c.portals.Free(m.Portal); err != nil {
 		return err
 	}
-	if err := p.hold(c); err != nil {
-		return err
+	if p.name == "" {
+		c.portals.Drop("") // it gives way, with its snapshot
 	}
 	if err := m.Args(); err != nil {
 		return err
@@ -280,21 +280,21 @@ func (c *Conn) bind(body []byte) error {
 	if err := p.setFormats(m.ResultFormats()); err != nil {
 		return err
 	}
+	if err := p.startRead(c); err != nil {
+		return err
+	}
 	c.portals.Put(p.name, p, c.tx.saves.Len())
 	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
 	return nil
 }
 
-// hold takes the snapshot that a query of a block reads from, if each statement has its own. It is that of Bind, as in PostgreSQL.
-func (p *portal) hold(c *Conn) error {
-	if p.name == "" {
-		c.portals.Drop("") // it gives way, with its snapshot
-	}
-	if p.holds = c.tx.block == txOpen && p.plan.kind == queryPlan && !p.plan.Write && !p.plan.Locks; !p.holds {
+// startRead starts a portal that only reads: what it reads from is the snapshot of Bind, as in PostgreSQL.
+func (p *portal) startRead(c *Conn) error {
+	if p.plan.kind != queryPlan || p.plan.Write || p.plan.Locks {
 		return nil
 	}
-	c.endStatement() // Parse may have taken one before
-	return c.begin(false)
+	c.endStatement() // Parse may have taken a snapshot before
+	return c.run(p)
 }
 
 // setFormats sets the formats of the result's columns.
