@@ -19,6 +19,7 @@ import (
 
 // member is a router of a test: it answers others at a port, and has answers of its own.
 type member struct {
+	now sync.Mutex // for changes of what answers
 	Answerer
 	gate   Gate
 	frozen atomic.Bool // it hears, and says nothing
@@ -77,7 +78,10 @@ func (m *member) serve(nc net.Conn) {
 	if _, err := io.ReadFull(nc, head); err != nil || binary.BigEndian.Uint32(head[4:]) != Code {
 		return
 	}
-	_ = m.Serve(freezing{nc, &m.frozen}, head[8:], func() { m.proved.Add(1) }) // the asker sees it
+	m.now.Lock()
+	a := m.Answerer
+	m.now.Unlock()
+	_ = a.Serve(freezing{nc, &m.frozen}, head[8:], func() { m.proved.Add(1) }) // the asker sees it
 }
 
 // freezing is the connection of a process that can be stopped.
@@ -253,8 +257,9 @@ func TestPeersDoNotAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger.Key.key = key
-	stranger.Member = "another"
+	stranger.now.Lock()
+	stranger.Key, stranger.Member = &Key{key: key}, "another"
+	stranger.now.Unlock()
 	fails(asker(t, dir, "self"))
 	if err := leave(t.Context()); err != nil {
 		t.Fatal(err)
