@@ -21,12 +21,14 @@ import (
 // written before its publication and slot are made, so that a crash leaves nothing
 // that is not listed; applied says how far changes from elsewhere were applied, and
 // owner is the one Applier that may commit; loaded has the tables whose rows are all
-// there, and what they were.
+// there, and what they were; loaded_part has the parts that are there of others.
 const moveTables = `CREATE TABLE IF NOT EXISTS cleave_internal.leader (one boolean PRIMARY KEY DEFAULT true CHECK (one), token numeric NOT NULL);
 CREATE TABLE IF NOT EXISTS cleave_internal.capture (id text PRIMARY KEY, slot text NOT NULL, began pg_catalog.pg_lsn, definition text NOT NULL,
 	made_at timestamptz NOT NULL DEFAULT pg_catalog.now());
 CREATE TABLE IF NOT EXISTS cleave_internal.applied (id text PRIMARY KEY, position text NOT NULL, owner text NOT NULL DEFAULT '');
-CREATE TABLE IF NOT EXISTS cleave_internal.loaded (id text, table_schema text, table_name text, rows bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (id, table_schema, table_name))`
+CREATE TABLE IF NOT EXISTS cleave_internal.loaded (id text, table_schema text, table_name text, rows bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (id, table_schema, table_name));
+CREATE TABLE IF NOT EXISTS cleave_internal.loaded_part (id text, table_schema text, table_name text, place text, since text NOT NULL, rows bigint NOT NULL, bytes bigint NOT NULL,
+	PRIMARY KEY (id, table_schema, table_name, place))`
 
 const moveTablesSQL = `BEGIN;
 SELECT pg_catalog.pg_advisory_xact_lock(%d);
@@ -122,7 +124,7 @@ func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables, curren
 	if write {
 		set += `SELECT pg_catalog.set_config('session_replication_role', 'replica', false), CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', false) END; `
 	}
-	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.loaded') IS NOT NULL, `+v.s.moverSQL()+` IS NOT NULL`)
+	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.loaded_part') IS NOT NULL, `+v.s.moverSQL()+` IS NOT NULL`)
 	if err != nil {
 		return false, false, err
 	}

@@ -135,8 +135,8 @@ func (c *Conn) startMover() error {
 	if rc := lib.Xsqlite3_db_config(tls, db, lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, va); rc != lib.SQLITE_OK {
 		return fmt.Errorf("sqlite: triggers cannot be turned off: code %d", rc)
 	}
-	n, err := c.queryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('cleave_log', 'cleave_move', 'cleave_loaded')")
-	if err != nil || n == 3 {
+	n, err := c.queryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('cleave_log', 'cleave_move', 'cleave_loaded', 'cleave_loaded_part')")
+	if err != nil || n == 4 {
 		return err
 	}
 	// A file of an earlier version.
@@ -444,6 +444,9 @@ func (m *mover) Release(ctx context.Context, id string) error {
 			return err
 		}
 		if err := execArgs1(c, "DELETE FROM cleave_loaded WHERE id = ?", value.Text(id)); err != nil {
+			return err
+		}
+		if err := execArgs1(c, "DELETE FROM cleave_loaded_part WHERE id = ?", value.Text(id)); err != nil {
 			return err
 		}
 		return execArgs1(c, "DELETE FROM cleave_move WHERE id = ?", value.Text(id))

@@ -67,8 +67,8 @@ func (p *movedPair) copy() {
 	defer view.Close()
 	for i := range p.set.Tables {
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(view.Rows(ctx, i, 0, 1, nil, w)) }()
-		_, err := p.m[1].Load(ctx, "pair_f", &p.set.Tables[i], r)
+		go func() { w.CloseWithError(view.Rows(ctx, i, engine.Part{}, nil, w)) }()
+		_, err := p.m[1].Load(ctx, "pair_f", &p.set.Tables[i], engine.Part{}, r)
 		p.must(err)
 	}
 	p.must(p.m[1].SetApplied(ctx, "pair_f", view.Position()))

@@ -1,0 +1,197 @@
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cleavedb/cleave/engine"
+)
+
+// leaves applies changes as for a table of which only some parts were loaded.
+type leaves struct{ engine.Applier }
+
+func (l leaves) Change(ctx context.Context, c *engine.Change) error {
+	switch c.Op {
+	case engine.ChangeInsert:
+		return nil
+	case engine.ChangeUpdate, engine.ChangeDelete:
+		return l.Applier.Change(ctx, &engine.Change{Op: engine.ChangeLeave, Table: c.Table, Old: c.Old})
+	}
+	return l.Applier.Change(ctx, c)
+}
+
+// leaveTo applies the changes up to a position as [leaves].
+func (m *move) leaveTo(until engine.Position) {
+	m.t.Helper()
+	a, err := m.dst.Apply(m.ctx(), m.id, m.set)
+	m.must("apply", err)
+	at, err := m.dst.Applied(m.ctx(), m.id)
+	m.must("applied", err)
+	m.must("changes", m.src.Changes(m.ctx(), m.id, m.set, at, until, leaves{a}))
+	_, err = a.Flush(m.ctx())
+	m.must("flush", err)
+	m.must("close", a.Close())
+}
+
+// partsMove is a move of one table whose copy is interrupted.
+type partsMove struct {
+	*move
+	sent, touched int // rows
+}
+
+// fill writes 400 rows. Some values lie out of line, where an engine has that.
+func (m *partsMove) fill() {
+	m.t.Helper()
+	m.from.do(`BEGIN`)
+	for n := range 400 {
+		size := 1000
+		if n%36 == 3 {
+			size = 12000
+		}
+		var b strings.Builder
+		for b.Len() < size {
+			fmt.Fprintf(&b, "%016x", rand.Uint64())
+		}
+		m.from.do(fmt.Sprintf(`INSERT INTO "Row s" VALUES (%d, %d, '%s', %d)`, 100+n/4, -1-n%4, b.String(), n))
+	}
+	m.from.do(`COMMIT`)
+}
+
+// pour loads parts: all of them, or each second.
+func (m *partsMove) pour(view engine.RowSource, list []engine.Part, all bool) {
+	m.t.Helper()
+	for i, part := range list {
+		if i%2 == 1 && !all {
+			continue
+		}
+		var b bytes.Buffer
+		m.must("rows", view.Rows(m.ctx(), 0, part, inPieces(i), &b))
+		n, err := m.dst.Load(m.ctx(), m.id, &m.set.Tables[0], part, &b)
+		m.must("load", err)
+		m.sent += int(n)
+	}
+}
+
+// change touches some rows.
+func (m *partsMove) change() {
+	m.t.Helper()
+	for range 12 {
+		k, id := 100+rand.IntN(100), -1-rand.IntN(4)
+		m.from.do(fmt.Sprintf(`UPDATE "Row s" SET n = n + 1 WHERE "the key" = %d AND id BETWEEN -4 AND -1`, k),
+			fmt.Sprintf(`DELETE FROM "Row s" WHERE "the key" = %d AND id = %d`, 100+rand.IntN(100), id),
+			fmt.Sprintf(`UPDATE "Row s" SET id = id - 100 WHERE "the key" = %d AND id = %d`, 100+rand.IntN(100), id),
+			fmt.Sprintf(`INSERT INTO "Row s" VALUES (%d, %d, 'new', 0)`, k, 1000000+rand.IntN(1<<30)))
+		m.touched += 7
+	}
+}
+
+// open begins a transaction that ends some time after.
+func (m *partsMove) open(k int) (ended chan struct{}) {
+	m.t.Helper()
+	c := connect(m.t, m.source)
+	c.do(`BEGIN`, fmt.Sprintf(`UPDATE "Row s" SET n = 77 WHERE "the key" = %d AND id = -1`, k), `SAVEPOINT a`, fmt.Sprintf(`UPDATE "Row s" SET n = 78 WHERE "the key" = %d AND id = -1`, k), `RELEASE a`)
+	m.touched++
+	ended = make(chan struct{})
+	go func() { // some engines wait for it before they have a view
+		defer close(ended)
+		c.do(`COMMIT`)
+	}()
+	return ended
+}
+
+// again goes on with the copy, to its end or not.
+func (m *partsMove) again(k int, toEnd bool) {
+	m.t.Helper()
+	list, err := m.dst.Loaded(m.ctx(), m.id)
+	m.must("loaded", err)
+	if len(list) != 1 || len(list[0].Parts) == 0 || list[0].Rows == 0 || list[0].Bytes == 0 {
+		m.t.Fatalf("noted: %+v", list)
+	}
+	ended := m.open(k)
+	view, err := m.src.CaptureRows(m.ctx(), m.id, m.set)
+	m.must("capture rows", err)
+	m.change()
+	parts, err := view.Parts(m.ctx(), 0, 1, list[0].Parts)
+	m.must("divide", err)
+	m.leaveTo(view.Position())
+	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, view.Position()))
+	m.pour(view, parts, toEnd)
+	m.must("close", view.Close())
+	<-ended
+	m.change()
+}
+
+// runMoveParts: a copy of one table is interrupted thrice, while rows change: in parts that are loaded and in others, by sessions that are in
+// the middle of a transaction when a view is taken. No row that did not change is read twice.
+func runMoveParts(t *testing.T, h MoverHarness) {
+	m := &partsMove{move: newMove(t, h, plainTable)}
+	m.fill()
+	m.interrupted(t)
+	m.follow()
+	m.equal()
+	if most := 400 + m.touched; m.sent > most {
+		t.Errorf("%d rows were sent, of 400 of which %d were touched", m.sent, m.touched)
+	}
+}
+
+// runMovePartsWritten is runMoveParts with writers that go on all the time.
+func runMovePartsWritten(t *testing.T, h MoverHarness) {
+	m := &partsMove{move: newMove(t, h, plainTable, otherTable)}
+	m.set.Tables = m.set.Tables[:1]
+	m.fill()
+	w := &writers{}
+	w.start(m.move, 3)
+	w.awaitWrites(t, 20)
+	m.interrupted(t)
+	w.awaitWrites(t, 10)
+	w.end(t)
+	m.follow()
+	m.equal()
+}
+
+// interrupted copies the table in four tries.
+func (m *partsMove) interrupted(t *testing.T) {
+	t.Helper()
+	first, err := m.src.Capture(m.ctx(), m.id, m.set)
+	m.must("capture", err)
+	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, first.Position()))
+	parts, err := first.Parts(m.ctx(), 0, 1, nil)
+	m.must("divide", err)
+	if len(parts) < 8 || parts[0].Since == "" {
+		t.Fatalf("%d parts, the first is %+v", len(parts), parts[0])
+	}
+	m.pour(first, parts, false)
+	m.must("close", first.Close())
+	m.change()
+	for round := range 3 {
+		m.again(100+round, round == 2)
+	}
+	m.must("set loaded", m.dst.SetLoaded(m.ctx(), m.id, engine.LoadedTable{Schema: "public", Name: "Row s", Rows: 400, Bytes: 1}))
+	list, err := m.dst.Loaded(m.ctx(), m.id)
+	m.must("loaded", err)
+	if len(list) != 1 || list[0].Parts != nil {
+		t.Errorf("a table that is whole is noted as %+v", list)
+	}
+}
+
+// runMoveLeave: a row that a change lets leave need not be there. One with its key that is not of the set stays.
+func runMoveLeave(t *testing.T, h MoverHarness) {
+	m := newMove(t, h, otherTable)
+	m.to.do(`INSERT INTO other VALUES (5500, 1)`)
+	a, err := m.dst.Apply(m.ctx(), m.id, m.set)
+	m.must("apply", err)
+	m.must("change", a.Change(m.ctx(), putOther("110", "1")))
+	for _, k := range []string{"110", "120", "5500"} {
+		m.must("leave", a.Change(m.ctx(), &engine.Change{Op: engine.ChangeLeave, Old: []engine.Text{{String: k}}}))
+	}
+	m.must("commit", a.Commit(m.ctx(), m.here()))
+	_, err = a.Flush(m.ctx())
+	m.must("flush", err)
+	m.must("close", a.Close())
+	same(t, "rows that are left", len(m.to.do(`SELECT k FROM other WHERE k = 5500`).all('D')), 1)
+	same(t, "rows of the set that are left", len(m.rows(m.to, 0)), 0)
+}
