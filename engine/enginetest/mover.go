@@ -29,6 +29,8 @@ type MoverHarness struct {
 	Columns []MoveColumn
 	// Huge is the number of rows of the largest transaction; 0 is 20,000.
 	Huge int
+	// OlderSeizes does what Seize did in versions that knew no parts of tables.
+	OlderSeizes func(t testing.TB, url string, token uint64)
 }
 
 // MoveColumn is a type of columns with values of it, as SQL.
@@ -69,6 +71,8 @@ func RunMover(t *testing.T, h MoverHarness) {
 	t.Run("Interrupted", func(t *testing.T) { runMoveInterrupted(t, h) })
 	t.Run("Parts", func(t *testing.T) { runMoveParts(t, h) })
 	t.Run("Parts written", func(t *testing.T) { runMovePartsWritten(t, h) })
+	t.Run("Parts of a table that grows", func(t *testing.T) { runMovePartsGrown(t, h) })
+	t.Run("Parts and an older leader", func(t *testing.T) { runMovePartsOlder(t, h) })
 	t.Run("Leave", func(t *testing.T) { runMoveLeave(t, h) })
 	t.Run("Huge", func(t *testing.T) { runMoveHuge(t, h) })
 	t.Run("Strict", func(t *testing.T) { runMoveStrict(t, h) })
@@ -95,6 +99,8 @@ func RunMoverBasics(t *testing.T, h MoverHarness) {
 	t.Run("Fence", func(t *testing.T) { runMoveFence(t, h) })
 	t.Run("Purge", func(t *testing.T) { runMovePurge(t, h) })
 	t.Run("View", func(t *testing.T) { runMoveView(t, h) })
+	t.Run("Parts written", func(t *testing.T) { runMovePartsWritten(t, h) })
+	t.Run("Parts and an older leader", func(t *testing.T) { runMovePartsOlder(t, h) })
 }
 
 // moveTable is a table of the suite: its columns come after the shard key's.

@@ -156,16 +156,7 @@ func runMovePartsWritten(t *testing.T, h MoverHarness) {
 // interrupted copies the table in four tries.
 func (m *partsMove) interrupted(t *testing.T) {
 	t.Helper()
-	first, err := m.src.Capture(m.ctx(), m.id, m.set)
-	m.must("capture", err)
-	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, first.Position()))
-	parts, err := first.Parts(m.ctx(), 0, 1, nil)
-	m.must("divide", err)
-	if len(parts) < 8 || parts[0].Since == "" {
-		t.Fatalf("%d parts, the first is %+v", len(parts), parts[0])
-	}
-	m.pour(first, parts, false)
-	m.must("close", first.Close())
+	m.begin(false)
 	m.change()
 	for round := range 3 {
 		m.again(100+round, round == 2)
@@ -176,6 +167,69 @@ func (m *partsMove) interrupted(t *testing.T) {
 	if len(list) != 1 || list[0].Parts != nil {
 		t.Errorf("a table that is whole is noted as %+v", list)
 	}
+}
+
+// begin captures the table and loads some of its parts, or all.
+func (m *partsMove) begin(all bool) {
+	m.t.Helper()
+	view, err := m.src.Capture(m.ctx(), m.id, m.set)
+	m.must("capture", err)
+	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, view.Position()))
+	parts, err := view.Parts(m.ctx(), 0, 1, nil)
+	m.must("divide", err)
+	if len(parts) < 8 || parts[0].Since == "" {
+		m.t.Fatalf("%d parts, the first is %+v", len(parts), parts[0])
+	}
+	m.pour(view, parts, all)
+	m.must("close", view.Close())
+}
+
+// runMovePartsGrown: a table has grown by the time its copy goes on. What is new is divided too.
+func runMovePartsGrown(t *testing.T, h MoverHarness) {
+	m := &partsMove{move: newMove(t, h, plainTable)}
+	m.fill()
+	m.begin(true)
+	for n := range 200 {
+		m.from.do(fmt.Sprintf(`INSERT INTO "Row s" VALUES (%d, %d, '%s', 0)`, 100+n/4, 5000+n, strings.Repeat("new ", 250)))
+	}
+	list, err := m.dst.Loaded(m.ctx(), m.id)
+	m.must("loaded", err)
+	view, err := m.src.CaptureRows(m.ctx(), m.id, m.set)
+	m.must("capture rows", err)
+	parts, err := view.Parts(m.ctx(), 0, 1, list[0].Parts)
+	m.must("divide", err)
+	if more := len(parts) - len(list[0].Parts); more < 8 {
+		t.Errorf("%d rows that are new are in %d parts", 200, more)
+	}
+	m.leaveTo(view.Position())
+	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, view.Position()))
+	m.pour(view, parts, true)
+	m.must("close", view.Close())
+	m.must("set loaded", m.dst.SetLoaded(m.ctx(), m.id, engine.LoadedTable{Schema: "public", Name: "Row s", Rows: 600, Bytes: 1}))
+	same(t, "rows that were sent", m.sent, 600)
+	m.follow()
+	m.equal()
+}
+
+// runMovePartsOlder: a leader that knows parts takes them over. One that does not may have purged their rows: after it they are forgotten.
+func runMovePartsOlder(t *testing.T, h MoverHarness) {
+	m := &partsMove{move: newMove(t, h, plainTable)}
+	m.fill()
+	m.must("seize", mover(t, m.target, 5).Seize(m.ctx()))
+	m.dst = mover(t, m.target, 5)
+	m.begin(false)
+	noted := func(token uint64) int {
+		m.dst = mover(t, m.target, token)
+		m.must("seize", m.dst.Seize(m.ctx()))
+		list, err := m.dst.Loaded(m.ctx(), m.id)
+		m.must("loaded", err)
+		return len(list)
+	}
+	same(t, "tables noted for the same leader", noted(5), 1)
+	same(t, "tables noted for the next leader", noted(6), 1)
+	h.OlderSeizes(t, m.urls[1], 7)
+	same(t, "tables noted after an older leader", noted(8), 0)
+	same(t, "tables noted for the one after that", noted(9), 0)
 }
 
 // runMoveLeave: a row that a change lets leave need not be there. One with its key that is not of the set stays.

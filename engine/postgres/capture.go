@@ -273,9 +273,6 @@ type rowSource struct {
 	snapshot string
 	slot     *conn // whose snapshot it is, while it is idle
 
-	asked sync.Mutex
-	sees  string // see since
-
 	mu     sync.Mutex
 	idle   []*conn
 	all    map[*conn]bool
@@ -354,7 +351,10 @@ func (r *rowSource) Rows(ctx context.Context, table int, part engine.Part, pace 
 	const op = "read rows"
 	t, f := &r.set.Tables[table], r.facts[table]
 	sql := "COPY (SELECT " + strings.Join(idents(t.Columns), ", ") + " FROM ONLY " + qualify(t) + " WHERE " + keyspace.Condition(&r.set.Keys, idents(t.ShardKey))
-	run, err := f.runOf(part.Place)
+	place, err := run{f.Filenode, blocks{to: f.Blocks, last: true}}, error(nil)
+	if part.Place != "" {
+		place, err = runOf(part.Place)
+	}
 	if err == nil && part.Changed != "" {
 		var since string
 		since, err = changedSince(part.Changed, part.Since)
@@ -364,13 +364,13 @@ func (r *rowSource) Rows(ctx context.Context, table int, part engine.Part, pace 
 		return r.v.failed(ctx, op, err)
 	}
 	err = r.in(ctx, func(c *conn) error {
-		if err := run.each(ctx, pace, func(cond string) error { return copyOut(ctx, c, sql+cond+") TO STDOUT", to) }); err != nil {
+		if err := place.each(ctx, pace, func(cond string) error { return copyOut(ctx, c, sql+cond+") TO STDOUT", to) }); err != nil {
 			return onTable(err, t)
 		}
 		// The lock of the first COPY lasts to the transaction's end: what is true now was
 		// true all the time.
 		now, err := r.v.facts(ctx, c, t)
-		if err == nil && (now.OID != f.OID || now.Filenode != run.file) {
+		if err == nil && (now.OID != f.OID || now.Filenode != place.file) {
 			err = moved(t)
 		}
 		return err

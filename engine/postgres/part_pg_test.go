@@ -2,7 +2,12 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
@@ -95,4 +100,94 @@ func TestLeavesOfLargeValues(t *testing.T) {
 	if string(to.got[0])+string(to.got[1]) != "UD" || len(to.got) != 2 {
 		t.Errorf("got %q", to.got)
 	}
+}
+
+// openWriter is a transaction that has a number.
+type openWriter struct {
+	c *pgx.Conn
+	n string
+}
+
+func startWriter(t *testing.T, url string) *openWriter {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &openWriter{c: c}
+	if _, err := c.Exec(t.Context(), `BEGIN`); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text`).Scan(&w.n); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// endAwaited rolls back when somebody waits for it.
+func (w *openWriter) endAwaited(t *testing.T, url string) {
+	t.Helper()
+	pgtest.Await(t, url, `SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted AND transactionid = '`+w.n+`'`, "1")
+	if err := w.c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSnapshotWithMaxBeforeMin: a slot's snapshot has its max before its min if transactions end while it is made, and others are open then. An input of pg_snapshot refuses it. It sees rows of those between the two, so they are read as changed ones, and once.
+func TestSnapshotWithMaxBeforeMin(t *testing.T) {
+	server := pgtest.NewServer(t, map[string]string{"autovacuum": "off"}) // all transactions are the test's
+	p := newPairOn(t, [2]string{pgtest.DatabaseOn(t, server), pgtest.DatabaseOn(t, server)}, []string{"keyed"}, `CREATE TABLE keyed (k bigint PRIMARY KEY, v text)`)
+	p.do(`INSERT INTO keyed SELECT n, repeat('x', 1000) FROM generate_series(100, 139) AS n`)
+	view, err := p.src.Capture(t.Context(), pairID, p.set)
+	p.must(err)
+	there, err := view.Parts(t.Context(), 0, 1, nil)
+	p.must(err)
+	p.must(view.Close())
+
+	first := startWriter(t, p.urls[0])
+	made := make(chan error, 1)
+	go func() {
+		view, err = p.src.CaptureRows(t.Context(), pairID, p.set)
+		made <- err
+	}()
+	pgtest.Await(t, p.urls[0], `SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted AND transactionid = '`+first.n+`'`, "1")
+	for n := range 10 {
+		p.do(fmt.Sprintf(`INSERT INTO keyed VALUES (%d, 'between')`, 140+n))
+	}
+	second := startWriter(t, p.urls[0])
+	first.endAwaited(t, p.urls[0])
+	third := startWriter(t, p.urls[0])
+	second.endAwaited(t, p.urls[0])
+	p.must(<-made)
+	p.must(third.c.Close(t.Context()))
+	parts, lines := p.changed(view, there)
+	if want := third.n + ":" + third.n + ":"; parts[0].Since != want {
+		t.Errorf("the view is %s, not %s", parts[0].Since, want)
+	}
+	if len(lines) != 10 || !strings.HasPrefix(lines[0], "140\t") {
+		t.Errorf("10 rows are new; read are %q", lines)
+	}
+	p.must(view.Close())
+
+	p.do(`INSERT INTO keyed SELECT n, 'after' FROM generate_series(150, 154) AS n`)
+	view, err = p.src.CaptureRows(t.Context(), pairID, p.set)
+	p.must(err)
+	defer view.Close()
+	if _, lines = p.changed(view, parts); len(lines) != 5 || !strings.HasPrefix(lines[0], "150\t") {
+		t.Errorf("5 rows are new; read are %q", lines)
+	}
+}
+
+// changed are the parts of the one table, if some were loaded, and the rows that are read of them.
+func (p *pair) changed(view engine.RowSource, there []engine.Part) ([]engine.Part, []string) {
+	p.t.Helper()
+	parts, err := view.Parts(p.t.Context(), 0, 1, there)
+	p.must(err)
+	var b strings.Builder
+	for _, part := range parts {
+		p.must(view.Rows(p.t.Context(), 0, part, nil, &b))
+	}
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	slices.Sort(lines)
+	return parts, lines
 }

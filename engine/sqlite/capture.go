@@ -461,32 +461,26 @@ func (r rowRun) cond() (cond string) {
 	return cond
 }
 
-// divide cuts a run into pieces of a span, as far as there are rows from least to most.
-func (r rowRun) divide(least, most int64, span uint64) (out []rowRun) {
-	at := r.low
-	for from := max(r.low, least); from < most && uint64(most-from) >= span; {
-		from += int64(span)
-		if from >= r.high {
-			break
+// divide cuts a run into pieces of a span.
+func (r rowRun) divide(span uint64) (out []rowRun) {
+	for from := r.low; ; {
+		if uint64(r.high-from) <= span {
+			return append(out, rowRun{r.file, from, r.high})
 		}
-		out = append(out, rowRun{r.file, at, from})
-		at = from
+		out = append(out, rowRun{r.file, from, from + int64(span)})
+		from += int64(span)
 	}
-	return append(out, rowRun{r.file, at, r.high})
 }
 
-// missing are the runs between others.
-func missing(file int64, there []rowRun) (out []rowRun) {
+// missing are the runs of the table's rows between others, before and after them: rows may have been added there.
+func missing(table rowRun, there []rowRun) (out []rowRun) {
 	slices.SortFunc(there, func(a, b rowRun) int { return cmp.Compare(a.low, b.low) })
-	at := int64(math.MinInt64)
-	for _, r := range there {
-		if r.low > at {
-			out = append(out, rowRun{file, at, r.low})
+	at := table.low
+	for _, r := range append(there, rowRun{table.file, table.high, table.high}) {
+		if high := min(r.low, table.high); high > at {
+			out = append(out, rowRun{table.file, at, high})
 		}
-		at = r.high
-	}
-	if at != math.MaxInt64 {
-		out = append(out, rowRun{file, at, math.MaxInt64})
+		at = max(at, r.high)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -259,10 +260,13 @@ func (c *database) token() (uint64, error) {
 	return strconv.ParseUint(text, 10, 64)
 }
 
-// Seize implements engine.Mover.
+// Seize implements engine.Mover. A leader of a version that knows no parts leaves their notes, and may purge the rows: so they are deleted
+// if the last leader was not one that knew them.
 func (m *mover) Seize(ctx context.Context) error {
 	return m.with(ctx, true, func(c *Conn) error {
-		return c.exec(fmt.Sprintf("INSERT INTO cleave_meta (key, value) VALUES ('mover_token', '%d') ON CONFLICT (key) DO UPDATE SET value = excluded.value", m.token))
+		return cmp.Or(
+			c.exec("DELETE FROM cleave_loaded_part WHERE (SELECT value FROM cleave_meta WHERE key = 'mover_token') IS NOT (SELECT value FROM cleave_meta WHERE key = 'mover_token_of_parts')"),
+			c.exec(fmt.Sprintf("INSERT INTO cleave_meta (key, value) VALUES ('mover_token', '%[1]d'), ('mover_token_of_parts', '%[1]d') ON CONFLICT (key) DO UPDATE SET value = excluded.value", m.token)))
 	})
 }
 

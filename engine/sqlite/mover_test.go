@@ -15,7 +15,11 @@ import (
 )
 
 func TestMover(t *testing.T) {
-	enginetest.RunMover(t, enginetest.MoverHarness{Harness: harness()})
+	enginetest.RunMover(t, enginetest.MoverHarness{Harness: harness(), OlderSeizes: func(t testing.TB, url string, token uint64) {
+		if err := sqlite.PlainExec(strings.TrimPrefix(url, "file:"), fmt.Sprintf(`UPDATE cleave_meta SET value = '%d' WHERE key = 'mover_token'`, token)); err != nil {
+			t.Fatal(err)
+		}
+	}})
 }
 
 // movedPair is two files with the same tables, and the mover of each.

@@ -670,14 +670,14 @@ func (v *view) Parts(ctx context.Context, table int, bytes int64, there []engine
 		}
 		n := min(max(size/max(bytes, 1), 1), partsMost)
 		span := max(uint64(most-least)/uint64(n)+1, 1)
-		list, err = v.divide(t, file, least, most, span, there)
+		list, err = v.divide(t, rowRun{file, least, max(most, most+1)}, span, there)
 		return err
 	})
 	return list, err
 }
 
 // divide returns noted parts, whose changed rows are missing, and the others.
-func (v *view) divide(t *movedTable, file, least, most int64, span uint64, there []engine.Part) (list []engine.Part, err error) {
+func (v *view) divide(t *movedTable, all rowRun, span uint64, there []engine.Part) (list []engine.Part, err error) {
 	var loaded []rowRun
 	var again []engine.Part
 	for _, p := range there {
@@ -685,19 +685,19 @@ func (v *view) divide(t *movedTable, file, least, most int64, span uint64, there
 		if err != nil {
 			return nil, err
 		}
-		if r.file != file || !t.unique {
+		if r.file != all.file || !t.unique {
 			return nil, sqlstate.New(sqlstate.ObjectNotInState, "the rows of table %s may lie elsewhere than when its copy began", t.def.Name)
 		}
 		loaded = append(loaded, r)
 		again = append(again, engine.Part{Place: p.Place, Since: string(v.Position()), Changed: p.Since})
 	}
-	for _, gap := range missing(file, loaded) {
-		for _, r := range gap.divide(least, most, span) {
+	for _, gap := range missing(all, loaded) {
+		for _, r := range gap.divide(span) {
 			list = append(list, engine.Part{Place: r.String(), Since: string(v.Position())})
 		}
 	}
 	list = append(list, again...) // should it be interrupted again, more of the table is noted
-	if len(list) == 1 || !t.unique {
+	if len(there) == 0 && len(list) == 1 || !t.unique {
 		for i := range list {
 			list[i].Since = ""
 		}
