@@ -33,6 +33,18 @@ func Arrives(cur *shardmap.Snapshot, spec *workflow.Spec, back bool) error {
 	return breaks(cur, next, spec.ID)
 }
 
+// gives fails unless a shard owns the part: Refused.
+func gives(cur *shardmap.Snapshot, spec *workflow.Spec, source string) error {
+	owner, err := cur.OwnerOf(spec.Keyspace, spec.Part)
+	switch {
+	case err != nil:
+		return classed(workflow.Refused, err)
+	case owner != source:
+		return refuse("shard %s owns %s of keyspace %s, not shard %s", owner, spec.Part.Text(), spec.Keyspace, source)
+	}
+	return nil
+}
+
 // breaks says which constraint a map would break that it keeps now, or which drain it would work against: Refused.
 func breaks(cur *shardmap.Snapshot, next shardmap.State, by string) error {
 	after, err := shardmap.NewSnapshot(next)

@@ -61,6 +61,9 @@ func (j *job) putTransit(ctx context.Context, s *workflow.State) error {
 		if _, t := cur.Transit(j.id); t != nil && t.Hold == shardmap.NoHold {
 			return true, nil
 		}
+		if err := gives(cur, &s.Spec, s.Spec.From); err != nil { // another move may have brought it to the target meanwhile
+			return false, err
+		}
 		if err := Arrives(cur, &s.Spec, s.Back); err != nil {
 			return false, err
 		}

@@ -137,6 +137,31 @@ func (l *little) move(id string, o workflow.Options) {
 	put(l.t, l.dir, workflow.Spec{ID: id, Kind: workflow.Move, Keyspace: "k", Part: l.part(), From: "a", To: "c", Options: o})
 }
 
+// TestPartThatWentMeanwhile: another move has brought the part to the target since it was checked. The move is refused, and ends.
+func TestPartThatWentMeanwhile(t *testing.T) {
+	l := newLittle(t)
+	l.lead(func(_ string, op workflow.Op, after bool) error {
+		if op != workflow.PutTransit || after {
+			return nil
+		}
+		snap, err := l.dir.Load(t.Context())
+		if err != nil {
+			return err
+		}
+		next := snap.State().Clone()
+		if err := newOwner(&next, &workflow.Spec{Keyspace: "k"}, l.part(), "c", false); err != nil {
+			return err
+		}
+		_, err = l.dir.Update(t.Context(), shardmap.Change{Expect: snap.Version(), By: "test", Op: "move"}, next)
+		return err
+	})
+	l.move("m", workflow.Options{})
+	s := await(t, l.dir, "m", func(s *workflow.State) bool { return s.Step.Ended() })
+	if s.Step != workflow.Failed || !strings.Contains(fmt.Sprint(s.History), "shard c owns") {
+		t.Errorf("%s: %+v", s.Step, s.History)
+	}
+}
+
 func (l *little) ask(id string, wish workflow.Wish) {
 	l.t.Helper()
 	_, err := Ask(l.t.Context(), l.dir, id, wish, "me", nil)

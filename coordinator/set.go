@@ -130,12 +130,8 @@ func (j *job) check(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	if err := receives(snap, e.Target); err != nil {
 		return err
 	}
-	owner, err := snap.OwnerOf(s.Spec.Keyspace, s.Spec.Part)
-	switch {
-	case err != nil:
-		return classed(workflow.Refused, err)
-	case owner != e.Source:
-		return refuse("shard %s owns %s of keyspace %s, not shard %s", owner, s.Spec.Part.Text(), s.Spec.Keyspace, e.Source)
+	if err := gives(snap, &s.Spec, e.Source); err != nil {
+		return err
 	}
 	if err := Arrives(snap, &s.Spec, s.Back); err != nil {
 		return err
