@@ -260,7 +260,7 @@ func (s *session) start() {
 		return
 	}
 	v := w.view(s.under)
-	s.kind, s.key = kind(w.rand.IntN(int(kinds))), keys[w.rand.IntN(len(keys))]
+	s.kind, s.key = kind(w.rand.IntN(int(kinds))), w.key()
 	if s.kind == scanAll && v.holding() || s.kind != scanAll && v.held(s.key) != nil ||
 		(s.kind == inTxn || s.kind == across) && s.crowded(v, v.owners[s.key]) {
 		s.end() // waits: here it is as if it came later

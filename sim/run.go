@@ -109,12 +109,12 @@ func (w *world) other(n int) {
 			w.operator()
 		}
 	case n < 14:
-		if w.leader != 0 && w.chance(20) {
+		if w.leader != 0 && w.chance(20) && w.chance(w.moods.trouble) {
 			w.trace("the leader's time is over")
 			w.leader = 0
 		}
 	default:
-		if w.chance(10) {
+		if w.chance(10) && w.chance(w.moods.trouble) {
 			s := w.shards[w.names()[w.rand.IntN(3)]]
 			w.report.Crashes++
 			w.trace("shard %s crashes", s.name)
@@ -140,7 +140,7 @@ type psql struct {
 func (w *world) direct() {
 	if len(w.psql) < 2 && !w.stopped {
 		s := w.shards[w.names()[w.rand.IntN(3)]]
-		w.psql = append(w.psql, &psql{shard: s, key: keys[w.rand.IntN(len(keys))], t: s.begin()})
+		w.psql = append(w.psql, &psql{shard: s, key: w.key(), t: s.begin()})
 	}
 	if len(w.psql) == 0 {
 		return
@@ -212,11 +212,11 @@ func (w *world) operator() {
 	switch s := w.flows[id]; {
 	case s.Paused || w.chance(20):
 		wish = workflow.Resume
-	case w.chance(20):
+	case w.chance(20) && w.chance(w.moods.trouble):
 		wish = workflow.Pause
 	case s.Step == workflow.Opened && w.chance(60):
 		wish = workflow.Reverse
-	case w.chance(15):
+	case w.chance(15) && w.chance(w.moods.trouble):
 		wish = workflow.Cancel
 	}
 	w.ask(id, wish)

@@ -120,6 +120,8 @@ type moods struct {
 	learn, acknowledge, talk int // per cent of a router's steps
 	routers, coordinators    int // per cent of all ticks
 	lease, crash, failure    int // once in so many steps
+	hot, spread              int // statements use so many keys, from that one on
+	trouble                  int // per cent of the crashes of shards, ends of leaders, pauses and cancellations that could be
 }
 
 func newMoods(r *rand.Rand) moods {
@@ -128,6 +130,7 @@ func newMoods(r *rand.Rand) moods {
 		learn: pick(2, 6, 12, 30), acknowledge: pick(6, 12, 30), talk: pick(5, 15, 60),
 		routers: pick(20, 45, 60), coordinators: pick(20, 30),
 		lease: pick(30, 100, 400, 2000), crash: pick(150, 400, 2000), failure: pick(50, 150, 1000),
+		hot: r.IntN(len(keys)), spread: pick(1, 2, len(keys)), trouble: pick(0, 20, 100),
 	}
 }
 
@@ -217,6 +220,9 @@ func (w *world) fail(format string, args ...any) {
 		w.trace("VIOLATED: %s", w.bad)
 	}
 }
+
+// key is what a statement uses.
+func (w *world) key() int { return keys[(w.moods.hot+w.rand.IntN(w.moods.spread))%len(keys)] }
 
 func (w *world) chance(percent int) bool { return w.rand.IntN(100) < percent }
 
