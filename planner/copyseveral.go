@@ -156,6 +156,11 @@ func copyOfQuery(n *pg.Node, t *shardmap.Table) *pg.Node {
 			names = append(names, t.Columns[i].Name)
 		}
 	}
+	for _, o := range c.Options {
+		if quoted := o.GetDefElem(); quoted.GetDefname() == "force_quote" && slices.ContainsFunc(sqltree.Strings(quoted.GetArg().GetList().GetItems()), func(s string) bool { return !slices.Contains(names, s) }) {
+			return nil // an error, which names the table
+		}
+	}
 	outputs := make([]*pg.Node, len(names))
 	for i, name := range names {
 		if slices.ContainsFunc(t.Columns, func(c shardmap.Column) bool { return c.Name == name && c.Computed }) {

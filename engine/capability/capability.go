@@ -36,9 +36,6 @@ type Set struct {
 	Judges bool
 	// Snapshots: a transaction that parsed a statement and did not run it may have a snapshot.
 	Snapshots bool
-	// BoundSnapshots: the snapshot that a query reads from is taken when its portal is bound, and a query beside it in the
-	// same message tells what is seen at that moment.
-	BoundSnapshots bool
 	// PreparesDefinitions: a prepared transaction can hold changes of the schema.
 	PreparesDefinitions bool
 	// ConcurrentIndexes: indexes are made, rebuilt and dropped while others write, and an attempt that fails leaves an
@@ -53,7 +50,7 @@ type Set struct {
 // postgres can do everything: SQL of PostgreSQL is what shards are asked in.
 var postgres = Set{
 	Servers: true, Catalogue: true, Sequences: true, Types: true, Code: true, LargeObjects: true, Functions: true, ObjectIDs: true, Styles: true, Clock: true,
-	Collations: true, TypedRelations: true, Locks: true, Waits: true, Judges: true, Snapshots: true, BoundSnapshots: true, PreparesDefinitions: true, ConcurrentIndexes: true,
+	Collations: true, TypedRelations: true, Locks: true, Waits: true, Judges: true, Snapshots: true, PreparesDefinitions: true, ConcurrentIndexes: true,
 	KeyedMoves: true, Evaluates: true,
 }
 

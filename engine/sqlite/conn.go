@@ -75,6 +75,7 @@ type portal struct {
 	rowPos  int
 	tag     string
 	count   int64
+	holds   bool // the snapshot is that of its Bind
 	started bool
 	done    bool
 	source  *prepared

@@ -267,6 +267,12 @@ func (c *Conn) bind(body []byte) error {
 	if err := c.portals.Free(m.Portal); err != nil {
 		return err
 	}
+	if p.holds = c.tx.block == txOpen && s.plan.kind == queryPlan && !s.plan.Write && !s.plan.Locks; p.holds {
+		c.endStatement() // another portal may have been in its place, and Parse was earlier
+		if err := c.begin(false); err != nil {
+			return err
+		}
+	}
 	if err := m.Args(); err != nil {
 		return err
 	}
@@ -419,6 +425,7 @@ func (c *Conn) closeMessage(body []byte) error {
 		c.prepared.Drop(string(name))
 	default:
 		c.portals.Drop(string(name))
+		c.endStatement()
 	}
 	c.out = wire.AppendEmpty(c.out, wire.CloseComplete)
 	return nil

@@ -517,7 +517,7 @@ func (c *session) endStatement() {
 
 func (c *session) portalsOpen() bool {
 	for _, p := range c.portals.All() {
-		if p.stmt != nil && p.started && !p.done {
+		if p.stmt != nil && p.started && !p.done || p.holds && !p.started {
 			return true
 		}
 	}

@@ -65,13 +65,15 @@ func (postgres) Recent(before string) string {
 	return "SELECT id FROM " + Table + " WHERE xid >= pg_catalog.pg_snapshot_xmin('" + before + "') AND NOT pg_catalog.pg_visible_in_snapshot(xid, '" + before + "') AND decided IS NOT false"
 }
 
-// Run tells one run of a server from all others, as an expression: when the server was started, and when its statistics were
+// run tells one run of a server from all others, as an expression: when the server was started, and when its statistics were
 // reset, which a recovery after a crash of one of its processes does as well (pgstat_discard_stats of pgstat.c). No setting
 // prints the numbers in another way.
-const Run = "pg_catalog.concat(EXTRACT(EPOCH FROM pg_catalog.pg_postmaster_start_time()), ' ', EXTRACT(EPOCH FROM pg_catalog.pg_stat_get_bgwriter_stat_reset_time()))"
+const run = "pg_catalog.concat(EXTRACT(EPOCH FROM pg_catalog.pg_postmaster_start_time()), ' ', EXTRACT(EPOCH FROM pg_catalog.pg_stat_get_bgwriter_stat_reset_time()))"
 
-func (postgres) Look() string {
-	return "SELECT pg_catalog.pg_current_snapshot(), " + Run + ", (SELECT pg_catalog.string_agg(" +
+func (r postgres) Point() string { return r.Snapshot() + ", " + run }
+
+func (r postgres) Look() string {
+	return r.Point() + ", (SELECT pg_catalog.string_agg(" +
 		"pg_catalog.concat(r.id, ':', pg_catalog.array_to_string(r.shards, ',')), ' ') FROM (SELECT id, shards FROM " + Table + " WHERE xid OPERATOR(pg_catalog.>=) pg_catalog.pg_snapshot_xmin($1) " +
 		"AND NOT pg_catalog.pg_visible_in_snapshot(xid, $1) AND decided IS NOT false LIMIT " + strconv.Itoa(LookMax+1) + ") AS r)"
 }

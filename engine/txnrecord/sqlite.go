@@ -88,7 +88,13 @@ func (sqlite) Recent(before string) string {
 	return "SELECT id FROM " + Table + " WHERE xid > " + before + " AND decided IS NOT false"
 }
 
-func (sqlite) Look() string { return "" }
+// Point has no run: what an older copy of the file gives anew are numbers below those that were seen.
+func (sqlite) Point() string { return "SELECT coalesce(max(xid), 0), '' FROM " + Table }
+
+func (sqlite) Look() string {
+	return "SELECT coalesce(max(xid), 0), '', (SELECT string_agg(concat(r.id, ':', r.shards), ' ') FROM (SELECT id, shards FROM " + Table +
+		" WHERE xid > $1::bigint AND decided IS NOT false LIMIT " + strconv.Itoa(LookMax+1) + ") AS r) FROM " + Table
+}
 
 func (sqlite) Visible(ids []string) string {
 	return "SELECT id, shards FROM " + Table + " WHERE id IN ('" + strings.Join(ids, "', '") + "') AND decided IS NOT false"

@@ -48,8 +48,10 @@ type Records interface {
 	// Look is a query that says what is seen now, as a row of three columns: a snapshot's text, as Snapshot; what tells
 	// this run of the server from others; the transactions that are seen now and were not by the earlier snapshot $1, each
 	// as its id, a colon and its shards with commas, with blanks between them, NULL for none. At most LookMax+1 of them
-	// are told. "" if the engine's snapshots are not taken so that they could be compared.
+	// are told.
 	Look() string
+	// Point are the first two columns of Look.
+	Point() string
 	// Visible are those of some transactions that are seen now, with their shards
 	// separated by commas.
 	Visible(ids []string) string

@@ -17,11 +17,10 @@ func (c *runner) startCopyOut(ctx context.Context, e *execution) (job, error) {
 		return c.startCopyQuery(ctx, e)
 	}
 	snap := c.host.Snapshot()
-	if c.Block && c.provable(e.st) {
-		// COPY takes its snapshot when it is executed, and its rows cannot be held until that is proved.
+	if c.provable(e.st) {
 		query := *e
 		var err error
-		if query.st, err = c.Ex.PlanSeveral(c, []byte(p.AsQuery), c.host.Settings(), snap, false); err != nil {
+		if query.st, err = c.Ex.PlanSeveral(c, []byte(p.AsQuery), c.host.Settings(), snap, c.Change != nil); err != nil {
 			return nil, err
 		}
 		return c.startCopyQuery(ctx, &query)

@@ -179,6 +179,9 @@ func (g *gather) bindAll(turns []*turn) error {
 			continue
 		}
 		for _, r := range t.rels {
+			if err := g.foresees(t.p, r); err != nil {
+				return err
+			}
 			q, err := g.request(t.p, r)
 			if err != nil {
 				return err
@@ -197,6 +200,27 @@ func (g *gather) bindAll(turns []*turn) error {
 		}
 	}
 	return nil
+}
+
+// foresees finds out in which formats a relation's rows have to come that nobody can ask for again, if the settings may print what
+// does not give the values back.
+func (g *gather) foresees(p *txn.Participant, r *fetched) error {
+	if r.as != nil || unfaithfulIn(g.c.host.Settings()) == (unfaithful{}) {
+		return nil
+	}
+	q, err := g.request(p, r)
+	if err == nil {
+		err = q.fit()
+	}
+	if err != nil {
+		return err
+	}
+	d, err := g.c.describeOn(p, q.text, q.oids)
+	if err != nil {
+		return err
+	}
+	r.as = carriedAs(0, oidsOf(d.fields))
+	return g.c.faithful(p, d.fields, r.as)
 }
 
 // request is the request of a relation on a part.
@@ -282,14 +306,11 @@ func (g *gather) faithful(r *fetched, active []*turn) error {
 	if again {
 		r.format = 0
 	}
-	if r.format == 0 && unsure {
+	if r.format == 0 && unsure && r.as == nil {
 		again, r.as = true, carriedAs(0, oidsOf(r.fields))
 	}
 	if !again || len(active) == 0 {
 		return nil
-	}
-	if slices.ContainsFunc(active, func(t *turn) bool { return t.once }) {
-		return unprovable() // it would have another snapshot than the part's other relations
 	}
 	for _, t := range active {
 		if t.s.stop(); t.s.err != nil && t.p.Begun {

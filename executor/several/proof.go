@@ -5,13 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner/plan"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -122,17 +120,18 @@ func (c *sender) bindAll(p *txn.Participant, all []request) (*stream, error) {
 
 // provable reports whether a statement is a read that is proved while it runs.
 func (c *sender) provable(st *plan.Statement) bool {
-	if !txn.Atomic(c.host.Settings()) || c.Change != nil || c.Proven != nil || !readsRows(st, c.Block) {
-		return false
-	}
-	level := strings.ToUpper(c.Isolation())
-	return !strings.Contains(level, "REPEATABLE") && !strings.Contains(level, "SERIALIZABLE") &&
-		!slices.ContainsFunc(c.host.Snapshot().Shards(), func(s shardmap.Shard) bool { return !s.Can().BoundSnapshots })
+	return txn.Atomic(c.host.Settings()) && c.Proven == nil && !c.ReadsReplicas() && readsRows(st, c.copiesAsQuery(st)) && !c.lasting()
+}
+
+// copiesAsQuery reports whether COPY of a table is run as one of a query. COPY takes its snapshot when it is executed, and its rows cannot
+// be held until that is proved. Where nothing has begun a snapshot is taken before.
+func (c *sender) copiesAsQuery(st *plan.Statement) bool {
+	return st.Plan != nil && st.Plan.Op == plan.CopyOut && st.Plan.Copy.AsQuery != "" &&
+		(c.Block || slices.ContainsFunc(c.Joined, func(p *txn.Participant) bool { return p.Begun }))
 }
 
 // readsRows reports whether a statement only gives rows that it reads. One of one shard may turn out to be over several.
-// COPY of a table is run as one of a query inside of a block.
-func readsRows(st *plan.Statement, block bool) bool {
+func readsRows(st *plan.Statement, asQuery bool) bool {
 	if !st.ReadOnly || st.Explained != nil {
 		return false
 	}
@@ -143,13 +142,13 @@ func readsRows(st *plan.Statement, block bool) bool {
 	case plan.Scatter, plan.Gather:
 		return true
 	case plan.CopyOut:
-		return p.Copy.Source != nil || block && p.Copy.AsQuery != "" && (len(p.Copy.ForceQuote) == 0 || p.Copy.ForceQuote[0] == "*")
+		return p.Copy.Source != nil || asQuery
 	}
 	return false
 }
 
 // proved begins a read, again and again until its snapshots fit each other. Errors: 40001 if they do not in time; CLV-0207
-// if they cannot.
+// if they cannot and the session insists.
 func proved(ctx context.Context, c *runner, e *execution, start func(context.Context, *execution) (job, error)) (job, error) {
 	if c.proof != nil || !c.provable(e.st) {
 		return start(ctx, e)
@@ -162,7 +161,16 @@ func proved(ctx context.Context, c *runner, e *execution, start func(context.Con
 		case !errors.Is(err, errTorn):
 			return j, err
 		case pr.Stuck() != "":
-			return nil, hasSnapshot(pr.Stuck())
+			switch renewed, err := c.renews(pr.Stuck()); {
+			case err != nil:
+				return nil, err
+			case !renewed && txn.Insists(c.host.Settings()):
+				return nil, hasSnapshot(pr.Stuck())
+			case !renewed:
+				return start(ctx, e)
+			}
+		}
+		switch {
 		case a.Try == 0: // the first one may have taken long
 			began = time.Now()
 		case time.Since(began) > proofMax:
@@ -177,6 +185,16 @@ func proved(ctx context.Context, c *runner, e *execution, start func(context.Con
 			return nil, context.Cause(c.Ctx)
 		}
 	}
+}
+
+// renews lets a participant have a new snapshot, if nothing of an earlier statement needs the one that it has.
+func (c *runner) renews(shard string) (done bool, err error) {
+	for _, p := range c.portals.All() {
+		if p.job != nil && !p.done {
+			return false, nil
+		}
+	}
+	return c.Renew(shard)
 }
 
 // attempt is one attempt of a read; errTorn says that there may be another one, and that nothing is left of it.
@@ -318,11 +336,6 @@ func (s *stream) unbind() error {
 		s.err = s.c.Failure(s.p, o.Err)
 	}
 	return s.err
-}
-
-func unprovable() error {
-	return sqlstate.Refusal("CLV-1004", "an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open").
-		WithHint("Run BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'.")
 }
 
 // hasSnapshot refuses a read that could only be proved with another snapshot of a shard than its transaction has.

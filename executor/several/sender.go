@@ -129,19 +129,20 @@ func (a *asides) parameter(name, value string) {
 // statement, but for those that cannot be reached: what needs one of them fails. Outside, those get theirs that the
 // statement reads. It may be called again.
 func (c *sender) consistent(ctx context.Context, e *execution) error {
-	if !txn.Atomic(c.host.Settings()) || c.Proven != nil && c.Block {
+	if !txn.Atomic(c.host.Settings()) || c.Proven != nil && c.Block || c.ReadsReplicas() {
 		return nil
 	}
+	insists := txn.Insists(c.host.Settings())
 	var shards []string
 	switch {
-	case c.Block && !strings.Contains(strings.ToUpper(c.Isolation()), "REPEATABLE"):
-		return refusesBlock(e)
+	case c.Block && (!c.lasting() || !insists && !c.beginsSeveral(e)):
+		return nil
 	case c.Block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)
 		}
-	case e == nil || !e.st.ReadOnly:
-		return nil // a write; or a description, which reads nothing
+	case e == nil || !e.st.ReadOnly || e.st.Explained != nil:
+		return nil // a write; or a description, which reads nothing; or a plan, whose rows nobody gets
 	default:
 		var err error
 		if shards, err = c.reads(e); err != nil || len(shards) < 2 {
@@ -149,25 +150,33 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 		}
 	}
 	for _, p := range c.Joined {
-		if p.Begun && !c.Proven[p.Shard] {
+		switch {
+		case !p.Begun || c.Proven[p.Shard]:
+		case insists:
 			return hasSnapshot(p.Shard)
+		default:
+			return nil
 		}
 	}
-	if c.Proven != nil && !slices.ContainsFunc(shards, func(s string) bool { return !c.Proven[s] }) {
+	switch {
+	case c.Proven == nil:
+	case !insists || !slices.ContainsFunc(shards, func(s string) bool { return !c.Proven[s] }):
 		return nil // an earlier statement of the unit has them
-	}
-	if c.Proven != nil {
+	default:
 		return sqlstate.Refusal("CLV-0208", "an atomic read needs snapshots of other shards than the one before it in the same transaction").
 			WithHint("Sync between them.").OnShard(shards[0])
 	}
-	parts, err := c.partsOf(ctx, shards, false)
+	if c.Block && !insists && c.HasNamed() {
+		return nil
+	}
+	parts, err := c.Participants(ctx, shards, false)
 	for c.Block && sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
 		at := slices.Index(shards, sqlstate.As(err).Shard)
 		if at < 0 || len(shards) == 1 {
 			break
 		}
 		shards = slices.Delete(shards, at, at+1)
-		parts, err = c.partsOf(ctx, shards, false)
+		parts, err = c.Participants(ctx, shards, false)
 	}
 	if err != nil {
 		return err
@@ -175,13 +184,15 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 	return c.TakeSnapshots(ctx, parts)
 }
 
-// refusesBlock refuses a read over several shards of a READ COMMITTED block that cannot be proved. EXPLAIN reads nothing that
-// the client gets.
-func refusesBlock(e *execution) error {
-	if e == nil || e.st.Kind != plan.Several || !e.st.ReadOnly || e.st.Explained != nil {
-		return nil
-	}
-	return unprovable()
+// lasting reports whether the transaction has one snapshot for all statements.
+func (c *sender) lasting() bool {
+	level := strings.ToUpper(c.Isolation())
+	return strings.Contains(level, "REPEATABLE") || strings.Contains(level, "SERIALIZABLE")
+}
+
+// beginsSeveral reports whether a read over several shards is the first statement of its transaction that uses a shard.
+func (c *sender) beginsSeveral(e *execution) bool {
+	return e != nil && e.st.Kind == plan.Several && e.st.ReadOnly && !slices.ContainsFunc(c.Joined, func(p *txn.Participant) bool { return p.Begun })
 }
 
 // reads are the shards that a statement reads, one or none where its own

@@ -171,7 +171,7 @@ func (c *Transaction) TakeSnapshots(ctx context.Context, parts []*Participant) e
 		list[i] = &Participant{Shard: p.Shard, Conn: p.Conn}
 	}
 	if c.Block {
-		if c.hasNamed() {
+		if c.HasNamed() {
 			return sqlstate.Refusal("CLV-1005", "SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards").
 				WithHint("Run SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read.")
 		}

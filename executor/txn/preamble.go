@@ -35,8 +35,8 @@ func (b *Preamble) SetAccess(readOnly, wrote bool) {
 // ModesAt are those that there were at a savepoint.
 func (b *Preamble) ModesAt(at int) []string { return b.Modes[:b.Saves.At(at).modes] }
 
-// hasNamed reports whether some of the modes are SET CONSTRAINTS with names.
-func (b *Preamble) hasNamed() bool {
+// HasNamed reports whether some of the modes are SET CONSTRAINTS with names.
+func (b *Preamble) HasNamed() bool {
 	return slices.ContainsFunc(b.Modes, func(m string) bool {
 		return strings.HasPrefix(m, "SET CONSTRAINTS ") && !strings.HasPrefix(m, "SET CONSTRAINTS ALL ")
 	})

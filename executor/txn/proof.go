@@ -53,9 +53,11 @@ const (
 	// looksFor is how long both sides of a statement are looked at after something new was seen, and how long after a read
 	// nothing new is expected.
 	looksFor = time.Second
-	// cutMax bounds the making of a cut of all shards, dialMax the opening of a conversation for it.
+	// cutMax bounds the making of a cut of all shards, dialMax the opening of a conversation for it. A read that has nothing else
+	// waits for a cut of its own for ownMax.
 	cutMax  = 3 * time.Second
 	dialMax = time.Second
+	ownMax  = 10 * time.Second
 	// cutAgain is for how long a cut of all shards is not tried again after it could not be made.
 	cutAgain = 5 * time.Second
 )
@@ -182,6 +184,20 @@ func (pr *Proof) Undo() error {
 	return nil
 }
 
+// Renew ends what a unit outside of a block has begun on a shard, if it only read there, so that the next statement has a new
+// snapshot. done: it has.
+func (c *Transaction) Renew(shard string) (done bool, err error) {
+	p := c.Find(shard)
+	if c.Block || p == nil || !p.Begun || p.Wrote || p.Stale || p.Direct || p.Busy != nil || p.Conn.Broken() {
+		return false, nil
+	}
+	if _, err := p.Conn.Exec("ROLLBACK"); err != nil {
+		return false, c.Failure(p, err)
+	}
+	p.ended(false)
+	return true, nil
+}
+
 // Knows reports whether the base has something to compare a participant's snapshot with.
 func (pr *Proof) Knows(p *Participant) bool {
 	_, known := pr.base.points[p.Shard]
@@ -291,10 +307,16 @@ func (pr *Proof) misfits(s *sight) {
 	}
 }
 
-// reaches reports whether a snapshot sees all that an earlier one saw. Both are texts of pg_snapshot: xmin:xmax:xip_list.
+// reaches reports whether a snapshot sees all that an earlier one saw. Both are texts of pg_snapshot, xmin:xmax:xip_list, or numbers
+// that count what was committed.
 func reaches(snapshot, earlier string) bool {
 	if snapshot == earlier {
 		return true
+	}
+	seen, err := strconv.ParseUint(snapshot, 10, 64)
+	seenThen, errThen := strconv.ParseUint(earlier, 10, 64)
+	if err == nil && errThen == nil {
+		return seen >= seenThen
 	}
 	xmax, running, ok := readSnapshot(snapshot)
 	xmaxThen, runningThen, okThen := readSnapshot(earlier)
@@ -484,14 +506,18 @@ var errNoCut = errors.New("txn: no cut was made")
 func (t *Transactions) cutNow(ctx context.Context, all bool, shards []string) (map[string]point, error) {
 	if all {
 		for _, s := range t.ex.Snapshot().Shards() {
-			if s.Can().BoundSnapshots && t.ex.Refusal(s.Name, false) == nil {
+			if t.ex.Refusal(s.Name, false) == nil {
 				shards = append(shards, s.Name)
 			}
 		}
 	}
-	limit, stop := context.WithTimeout(ctx, cutMax)
+	most, dial := ownMax, ownMax
+	if all {
+		most, dial = cutMax, dialMax
+	}
+	limit, stop := context.WithTimeout(ctx, most)
 	defer stop()
-	parts, err := t.aside(limit, shards)
+	parts, err := t.aside(limit, shards, dial)
 	defer func() {
 		for _, p := range parts {
 			p.Conn.Release()
@@ -500,21 +526,25 @@ func (t *Transactions) cutNow(ctx context.Context, all bool, shards []string) (m
 	if err != nil && !all || len(parts) == 0 && len(shards) > 0 {
 		return nil, err
 	}
-	if err := t.Snapshots(limit, parts, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+	var points map[string]point
+	if err = t.Snapshots(limit, parts, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err == nil {
+		points, err = t.points(parts)
+	}
+	if err != nil {
 		if limit.Err() != nil && ctx.Err() == nil {
-			err = sqlstate.Wrap(err, sqlstate.CannotConnectNow, "no snapshots of the %d shards that fit each other were found in %v", len(parts), cutMax).
+			err = sqlstate.Wrap(err, sqlstate.CannotConnectNow, "no snapshots of the %d shards that fit each other were found in %v", len(parts), most).
 				WithHint("run it again; `cleave doctor` says which shards answer, and what is in doubt")
 		}
 		return nil, err
 	}
-	return t.points(parts)
+	return points, nil
 }
 
 // points are the snapshots of participants whose transactions have one each.
 func (t *Transactions) points(parts []*Participant) (map[string]point, error) {
 	points := map[string]point{}
 	for _, p := range parts {
-		res, err := p.Conn.Exec(t.records(p.Shard).Snapshot() + ", " + txnrecord.Run)
+		res, err := p.Conn.Exec(t.records(p.Shard).Point())
 		if err != nil {
 			return nil, onShard(err, p.Shard)
 		}
@@ -528,7 +558,7 @@ func (t *Transactions) points(parts []*Participant) (map[string]point, error) {
 }
 
 // aside opens conversations beside the pools with shards. The error is the first one's that could not be reached.
-func (t *Transactions) aside(ctx context.Context, shards []string) (parts []*Participant, first error) {
+func (t *Transactions) aside(ctx context.Context, shards []string, most time.Duration) (parts []*Participant, first error) {
 	conns, errs := make([]*executor.Conn, len(shards)), make([]error, len(shards))
 	var all sync.WaitGroup
 	slots := make(chan struct{}, openAtOnce)
@@ -541,7 +571,7 @@ func (t *Transactions) aside(ctx context.Context, shards []string) (parts []*Par
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			dial, stop := context.WithTimeout(ctx, dialMax)
+			dial, stop := context.WithTimeout(ctx, most)
 			defer stop()
 			c, err := handle.Connect(dial, housekeeping)
 			if err != nil {

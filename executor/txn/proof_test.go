@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cleavedb/cleave/engine/txnrecord"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/waitfor"
@@ -345,8 +344,8 @@ func TestProofAfterACrash(t *testing.T) {
 			return false
 		}
 		defer conn.Release()
-		res, err := conn.Exec("SELECT " + txnrecord.Run)
-		return err == nil && res.Rows[0][0].String != before
+		res, err := conn.Exec(reader.records(shardName(0)).Point())
+		return err == nil && res.Rows[0][1].String != before
 	})
 	fits := true
 	waitfor.True(t, "connections that were lost are noticed", func() bool {
@@ -368,7 +367,7 @@ func TestReaches(t *testing.T) {
 		want              bool
 	}{
 		{"10:20:12,15", "10:20:12,15", true}, {"15:20:15", "10:20:12,15", true}, {"10:25:12,15,22", "10:20:12,15", true}, {"30:30:", "10:20:12", true},
-		{"10:20:12,15", "15:20:15", false}, {"10:19:12", "10:20:12", false}, {"10:25:11,12", "10:20:12", false}, {"", "10:20:", false}, {"1:x:", "1:1:", false},
+		{"10:20:12,15", "15:20:15", false}, {"10:19:12", "10:20:12", false}, {"10:25:11,12", "10:20:12", false}, {"", "10:20:", false}, {"7", "6", true}, {"6", "7", false}, {"7", "10:20:", false}, {"1:x:", "1:1:", false},
 	} {
 		if got := reaches(c.snapshot, c.earlier); got != c.want {
 			t.Errorf("%s after %s: %v", c.snapshot, c.earlier, got)
