@@ -91,6 +91,8 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
 	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
 	"internal/pipe":     {nil, []string{client}},
+	// Where backups lie; who has no use for buckets does not import their driver.
+	"backup/repository": {[]string{"sqlstate"}, []string{"backup", "admin", "coordinator", "cmd/cleave", "internal/wiring"}},
 	// Of programs that are built for test/crash.
 	"internal/crashpoint": {nil, []string{"schema", "admin", "coordinator"}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},
@@ -140,6 +142,8 @@ var libraries = map[string][]string{
 	"github.com/prometheus":               {"telemetry", client},
 	"go.opentelemetry.io":                 {"telemetry/trace", "internal/oteltest"},
 	"google.golang.org/grpc":              {"internal/oteltest", "shardmap/etcd"},
+	"filippo.io/age":                      {"backup/repository"},
+	"github.com/klauspost/compress":       {"backup/repository"},
 }
 
 // wirer alone knows the drivers: cmd/cleave and the root package share it.
