@@ -22,7 +22,7 @@ type indexOn struct{ table, name, text string }
 // there, past the router. An index is told by what it is of, not by its name. It finds nothing while one is being made or dropped.
 func MissingIndexes(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot, shards []string) []Finding {
 	o = o.withDefaults()
-	if busy, err := o.Directory.Records(ctx, intentPrefix, "", 1); err != nil || len(busy) > 0 {
+	if busy, err := o.Directory.Records(ctx, IntentPrefix, "", 1); err != nil || len(busy) > 0 {
 		return nil
 	}
 	found := o.missingIndexes(ctx, snap, shards)

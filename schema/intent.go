@@ -15,8 +15,8 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// intentPrefix begins the keys of the records of intents.
-const intentPrefix = "intent/"
+// IntentPrefix begins the keys of the records of intents.
+const IntentPrefix = "intent/"
 
 // intent is what the directory keeps of a statement that no transaction can hold (CREATE INDEX CONCURRENTLY), from before it
 // begins until it has ended everywhere: when its process dies, somebody else takes it away again, or finishes it.
@@ -56,7 +56,7 @@ type intent struct {
 	revision uint64
 }
 
-func (i *intent) key() string { return intentPrefix + i.ID }
+func (i *intent) key() string { return IntentPrefix + i.ID }
 
 // what names it for people.
 func (i *intent) what() string { return "change " + i.ID + " (" + clip(i.Text) + ")" }
@@ -128,7 +128,7 @@ func (t *Tx) intend(ctx context.Context, st *plan.Statement, names []string) (*i
 
 // only fails if there is another intent of the same index: it would take away, or write down, what this one makes.
 func (i *intent) only(ctx context.Context, dir shardmap.Directory) error {
-	others, err := dir.Records(ctx, intentPrefix, "", historyPage)
+	others, err := dir.Records(ctx, IntentPrefix, "", historyPage)
 	if err != nil {
 		return directoryError(err)
 	}
@@ -212,7 +212,7 @@ func FinishIntents(ctx context.Context, o RecoverOptions) ([]Finding, error) {
 	var members []shardmap.MemberState
 	asked, after := false, ""
 	for {
-		page, err := o.Directory.Records(ctx, intentPrefix, after, historyPage)
+		page, err := o.Directory.Records(ctx, IntentPrefix, after, historyPage)
 		if err != nil {
 			return nil, directoryError(err)
 		}

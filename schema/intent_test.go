@@ -121,7 +121,7 @@ func TestIntents(t *testing.T) {
 			if told := len(inForce(entries)) == 1; told != (one.op != "reindex" && have == one.want("")) {
 				t.Errorf("%s, stopped at %q: in the history %+v", one.op, at, entries)
 			}
-			if left, err := c.dir.Records(ctx, intentPrefix, "", 10); err != nil || len(left) > 0 {
+			if left, err := c.dir.Records(ctx, IntentPrefix, "", 10); err != nil || len(left) > 0 {
 				t.Errorf("%s, stopped at %q: %d intents are left, %v", one.op, at, len(left), err)
 			}
 			c.agree()

@@ -65,6 +65,7 @@ var sections = []Section{
 	{1200, "Sessions, settings and users"},
 	{1300, "DO"},
 	{1400, "The cluster"},
+	{1500, "Backups"},
 	{2000, "SQLite shards"},
 }
 

@@ -27,6 +27,7 @@ var rooms = []string{
 	"schema",
 	"coordinator",
 	"admin",
+	"backup",
 	"gateway",
 	client,
 	"cmd/cleave",
