@@ -197,6 +197,9 @@ func (x *prepared) evaluateRun(ctx context.Context, list []plan.FillValue, out [
 			out[i] = []byte(u)
 		}
 		return n, err
+	case plan.SourceExport:
+		out[0], err = exportSnapshot(&x.unitRun)
+		return 1, err
 	default:
 		if plan.SessionCalls[v.Source] != "" {
 			for i := range n {

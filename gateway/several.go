@@ -266,3 +266,84 @@ func validatorOf(st *plan.Statement) *plan.Statement {
 	}
 	return &anyShard
 }
+
+// exportSnapshot is pg_export_snapshot(): the name of what the block sees on all shards.
+func exportSnapshot(x *unitRun) ([]byte, error) {
+	switch {
+	case x.tx.state != txOpen:
+		return nil, outsideOfBlock("pg_export_snapshot()")
+	case len(x.tx.saved) > 0:
+		return nil, sqlstate.New(sqlstate.ActiveTransaction, "cannot export a snapshot from a subtransaction")
+	}
+	if err := x.drain(); err != nil {
+		return nil, err
+	}
+	if err := x.reach(several.Name, use{readOnly: true}); err != nil {
+		return nil, err
+	}
+	x.shards.setRunning(x.pipe.Conn)
+	defer x.shards.setRunning(nil)
+	name, err := x.pipe.Conn.Conn.(*several.Conn).Export()
+	return []byte(name), err
+}
+
+// importSnapshot runs SET TRANSACTION SNAPSHOT, with the checks of PostgreSQL's ImportSnapshot (snapmgr.c) in their order.
+func (x *commands) importSnapshot(st *plan.Statement) error {
+	t := &x.tx
+	isolation := settings.DefaultModes(x.gucs.Settings).Isolation
+	if t.state == txNone {
+		x.w.warning(sqlstate.NoActiveTransaction, "SET TRANSACTION can only be used in transaction blocks")
+	} else {
+		isolation = t.modesNow(t.open.Modes).Isolation
+	}
+	switch {
+	case t.failed:
+		return inFailed()
+	case t.snapped || len(t.saved) > 0 || t.schema != nil:
+		return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION SNAPSHOT must be called before any query")
+	case isolation != "repeatable read" && isolation != "serializable":
+		return sqlstate.New(sqlstate.FeatureNotSupported, "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ")
+	case t.state == txNone:
+		return outsideOfBlock("SET TRANSACTION SNAPSHOT")
+	}
+	if err := x.mapOf(st.Tx.Name); err != nil {
+		return err
+	}
+	if err := x.reach(several.Name, use{readOnly: true}); err != nil {
+		return err
+	}
+	x.tx.snapped = true
+	x.pipe.Query(st.Text)
+	_, err := x.converse(executor.None)
+	return err
+}
+
+// mapWait bounds the wait for the map by which a snapshot was exported, which another router has.
+const mapWait = 2 * time.Second
+
+// mapOf waits for the map of a snapshot's name.
+func (x *commands) mapOf(name string) error {
+	ctx, done := x.interrupts.waiting()
+	defer done()
+	limit, stop := context.WithTimeout(ctx, mapWait)
+	defer stop()
+	e, err := x.srv.several.Transactions().Exported(limit, name)
+	if err != nil || e.Version <= x.srv.ex.Snapshot().Version() {
+		return userCancel(err)
+	}
+	x.turn.Pause()
+	_ = x.srv.ex.AwaitVersion(limit, e.Version) // without it the import says which map there is
+	x.turn.Resume()
+	if x.tx.conn == nil {
+		x.unit.routedBy(x.srv.ex.Snapshot().Version())
+	}
+	if ctx.Err() != nil {
+		return userCancel(ctx.Err())
+	}
+	return nil
+}
+
+func outsideOfBlock(what string) error {
+	return sqlstate.Refusal("CLV-1034", "%s outside of a transaction block is not supported: the snapshot would end with the statement", what).
+		WithHint("Run BEGIN ISOLATION LEVEL REPEATABLE READ before it.")
+}

@@ -239,6 +239,8 @@ func (x *commands) control(st *plan.Statement) error {
 		return x.savepoint(st)
 	case "set":
 		return x.setTransaction(st)
+	case "snapshot":
+		return x.importSnapshot(st)
 	case "constraints":
 		return x.setConstraints(st)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/planner/outputname"
@@ -43,8 +44,31 @@ func (mv *madeValues) sessionCalls(n *pg.Node) {
 	if s := n.GetSelectStmt(); s != nil && (strings.Contains(text, plan.SourceCancel) || strings.Contains(text, plan.SourceTerminate)) {
 		mv.signalCalls(s)
 	}
+	if s := n.GetSelectStmt(); s != nil && strings.Contains(text, plan.SourceExport) {
+		mv.exportCalls(s)
+	}
 	if !mv.OfProcesses() && mv.namesOwn(text) {
 		mv.ownCalls(n)
+	}
+}
+
+// exportCalls replaces the calls of pg_export_snapshot() that stand by themselves in the list of a SELECT of one row.
+func (mv *madeValues) exportCalls(s *pg.SelectStmt) {
+	if proto.Size(s) != proto.Size(&pg.SelectStmt{TargetList: s.TargetList, LimitOption: s.LimitOption, Op: pg.SetOperation_SETOP_NONE}) {
+		return // CheckCall refuses it
+	}
+	for _, t := range s.TargetList {
+		r := t.GetResTarget()
+		if f := r.GetVal().GetFuncCall(); sqltree.NativeCall(r.GetVal()) == plan.SourceExport && len(f.Args) == 0 {
+			mv.Native(f)
+			from, to := mv.CallSpan(f)
+			node, text := mv.value(plan.FillValue{Source: plan.SourceExport})
+			mv.replace(from, to, "(SELECT "+text+" AS "+plan.SourceExport+")")
+			r.Val = node
+			if r.Name == "" {
+				r.Name = plan.SourceExport
+			}
+		}
 	}
 }
 

@@ -70,7 +70,7 @@ var sections = []Section{
 }
 
 // Withdrawn are ids of refusals that are made no more. They are not used again.
-var Withdrawn = []ID{"CLV-0511", "CLV-1004"}
+var Withdrawn = []ID{"CLV-0511", "CLV-1004", "CLV-1237"}
 
 // Advice is the hint as a person reads it, with the id behind.
 func (e *Error) Advice() string {

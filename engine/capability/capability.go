@@ -45,13 +45,15 @@ type Set struct {
 	KeyedMoves bool
 	// Evaluates: the shard itself computes the defaults and expressions of a definition, for each row.
 	Evaluates bool
+	// Exports: a transaction can give its snapshot to others.
+	Exports bool
 }
 
 // postgres can do everything: SQL of PostgreSQL is what shards are asked in.
 var postgres = Set{
 	Servers: true, Catalogue: true, Sequences: true, Types: true, Code: true, LargeObjects: true, Functions: true, ObjectIDs: true, Styles: true, Clock: true,
 	Collations: true, TypedRelations: true, Locks: true, Waits: true, Judges: true, Snapshots: true, PreparesDefinitions: true, ConcurrentIndexes: true,
-	KeyedMoves: true, Evaluates: true,
+	KeyedMoves: true, Evaluates: true, Exports: true,
 }
 
 // lacking are the engines that are not PostgreSQL.

@@ -2,8 +2,6 @@ package moment
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"net"
 	"sync"
 	"time"
@@ -196,38 +194,4 @@ func (m *meeting) Lift() (whole bool) {
 	whole = true
 	m.each(lift, func(id string, ok bool) { delete(m.hushed, id); whole = whole && ok })
 	return whole && len(m.hushed) == 0 && time.Since(m.began) < Margin/2
-}
-
-// Key is a secret that all members have: they find it in the directory, or put it there.
-type Key struct {
-	dir shardmap.Records
-	mu  sync.Mutex
-	key []byte
-}
-
-// keyRecord is where it is kept.
-const keyRecord = "moment/key"
-
-// NewKey makes the Key of a directory's cluster.
-func NewKey(dir shardmap.Records) *Key { return &Key{dir: dir} }
-
-// Get returns it.
-func (k *Key) Get(ctx context.Context) ([]byte, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for k.key == nil {
-		r, err := k.dir.Record(ctx, keyRecord)
-		switch {
-		case err == nil:
-			k.key = r.Value
-		case !errors.Is(err, shardmap.ErrNotFound):
-			return nil, err
-		default:
-			fresh := []byte(rand.Text())
-			if _, err := k.dir.PutRecord(ctx, keyRecord, fresh, 0); err != nil && !errors.Is(err, shardmap.ErrConflict) {
-				return nil, err
-			}
-		}
-	}
-	return k.key, nil
 }

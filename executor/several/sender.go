@@ -160,15 +160,10 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 		return sqlstate.Refusal("CLV-0208", "an atomic read needs snapshots of other shards than the one before it in the same transaction").
 			WithHint("Sync between them.").OnShard(shards[0])
 	}
-	parts, err := c.partsOf(ctx, shards, false)
-	for c.Block && sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
-		at := slices.Index(shards, sqlstate.As(err).Shard)
-		if at < 0 || len(shards) == 1 {
-			break
-		}
-		shards = slices.Delete(shards, at, at+1)
-		parts, err = c.partsOf(ctx, shards, false)
+	if c.Block {
+		return c.takeAll(ctx, shards)
 	}
+	parts, err := c.partsOf(ctx, shards, false)
 	if err != nil {
 		return err
 	}

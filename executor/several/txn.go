@@ -2,6 +2,8 @@ package several
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
@@ -59,28 +61,32 @@ func (c *Conn) control(st *plan.Statement) error {
 		if err := c.savepoint(st); err != nil {
 			return err
 		}
-	case "set":
-		if c.Aborted {
-			return errFailed
-		}
-		if err := c.SetReadOnly(st); err != nil {
-			return err
-		}
-		if err := c.SetMode(st); err != nil {
-			return err
-		}
-	case "constraints":
-		if c.Aborted {
-			return errFailed
-		}
-		if err := c.SetConstraints(c.Ctx, st); err != nil {
-			return err
-		}
 	default:
-		return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("Use BEGIN, COMMIT, ROLLBACK and SAVEPOINT.")
+		if err := c.setMode(st); err != nil {
+			return err
+		}
 	}
 	c.out = wire.AppendCommandComplete(c.out, st.Tag)
 	return nil
+}
+
+// setMode runs SET TRANSACTION and SET CONSTRAINTS.
+func (c *Conn) setMode(st *plan.Statement) error {
+	if c.Aborted {
+		return errFailed
+	}
+	switch st.Tx.Op {
+	case "set":
+		if err := c.SetReadOnly(st); err != nil {
+			return err
+		}
+		return c.SetMode(st)
+	case "snapshot":
+		return c.imports(c.Ctx, st.Tx.Name)
+	case "constraints":
+		return c.SetConstraints(c.Ctx, st)
+	}
+	return sqlstate.Refusal("CLV-1012", "%s is not supported", st.Tag).WithHint("Use BEGIN, COMMIT, ROLLBACK and SAVEPOINT.")
 }
 
 func (c *Conn) finish(st *plan.Statement) error {
@@ -219,4 +225,102 @@ func (c *sender) atTime(ctx context.Context, e *execution, p *txn.Participant) (
 	}
 	next, err := c.clocked(ctx, &alone)
 	return next, t.text, err
+}
+
+// Export takes a snapshot of each shard, as one moment, if the block has not done so, and gives their name.
+func (c *Conn) Export() (name string, err error) {
+	err = c.within(func() error {
+		name, err = c.exports(c.Ctx)
+		return err
+	})
+	return name, err
+}
+
+func (c *sender) exports(ctx context.Context) (string, error) {
+	shards, err := c.exporting()
+	if err != nil {
+		return "", err
+	}
+	begun := slices.ContainsFunc(c.Joined, func(p *txn.Participant) bool { return p.Begun })
+	switch {
+	case c.Proven != nil:
+	case len(shards) == 1:
+		_, err = c.Participant(ctx, shards[0], false)
+	case !c.lasting():
+		err = sqlstate.Refusal("CLV-1036", "pg_export_snapshot() at READ COMMITTED over several shards is not supported").
+			WithHint("Run it in a transaction of BEGIN ISOLATION LEVEL REPEATABLE READ.")
+	case begun:
+		err = sqlstate.Refusal("CLV-1037", "pg_export_snapshot() after a statement whose snapshot is its shard's own is not supported").
+			WithHint("Run it as the first statement of the transaction, or run SET cleave.read_consistency = 'atomic' before the transaction.")
+	default:
+		if err = txn.CheckIsolation(c.Isolation(), shards[0], shards[1]); err == nil {
+			err = c.takeAll(ctx, shards)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return c.shared.transactions.Export(c.Transaction)
+}
+
+// exporting are all shards, each of which has to be able to give its snapshot to others.
+func (c *sender) exporting() (names []string, err error) {
+	for _, s := range c.host.Snapshot().Shards() {
+		if !s.Can().Exports {
+			return nil, sqlstate.Refusal("CLV-1035", "a snapshot is not exported or imported where shards are SQLite files: nobody else can have what a transaction sees there").
+				WithHint("Read in one transaction: BEGIN ISOLATION LEVEL REPEATABLE READ.").OnShard(s.Name)
+		}
+		names = append(names, s.Name)
+	}
+	return names, nil
+}
+
+// imports begins the block on all shards with what another one has exported.
+func (c *sender) imports(ctx context.Context, name string) error {
+	if _, err := c.exporting(); err != nil {
+		return err
+	}
+	e, err := c.shared.transactions.Exported(ctx, name)
+	if err != nil {
+		return err
+	}
+	if now := c.host.Snapshot().Version(); now != e.Version {
+		err := sqlstate.New(sqlstate.SerializationFailure, "the snapshot was exported by version %d of the shard map, and the map has changed since (version %d)", e.Version, now).
+			WithHint("nothing was done: export a snapshot again, and import that")
+		err.Retry = sqlstate.RetryTransaction
+		return err
+	}
+	shards := slices.Sorted(maps.Keys(e.Shards))
+	if len(shards) > 1 && txn.Serializable(c.Isolation()) {
+		return sqlstate.New(sqlstate.FeatureNotSupported, "a serializable transaction cannot import a snapshot from a non-serializable transaction")
+	}
+	parts, err := c.reachable(ctx, shards)
+	if err != nil {
+		return err
+	}
+	return c.shared.transactions.Import(ctx, c.Transaction, parts, e, name)
+}
+
+// takeAll takes the snapshots of the block on shards.
+func (c *sender) takeAll(ctx context.Context, shards []string) error {
+	parts, err := c.reachable(ctx, shards)
+	if err != nil {
+		return err
+	}
+	return c.TakeSnapshots(ctx, parts)
+}
+
+// reachable are the participants of shards, without those that cannot be reached: what needs these fails.
+func (c *sender) reachable(ctx context.Context, shards []string) ([]*txn.Participant, error) {
+	for {
+		parts, err := c.partsOf(ctx, shards, false)
+		at := -1
+		if sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
+			at = slices.Index(shards, sqlstate.As(err).Shard)
+		}
+		if at < 0 || len(shards) == 1 {
+			return parts, err
+		}
+		shards = slices.Delete(slices.Clone(shards), at, at+1)
+	}
 }

@@ -171,16 +171,9 @@ func (c *Transaction) TakeSnapshots(ctx context.Context, parts []*Participant) e
 		list[i] = &Participant{Shard: p.Shard, Conn: p.Conn}
 	}
 	if c.Block {
-		if c.hasNamed() {
-			return sqlstate.Refusal("CLV-1005", "SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards").
-				WithHint("Run SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read.")
-		}
-		begin = strings.Join(c.Beginning(), ";")
-		for s := range c.Saves.All() {
-			begin += ";SAVEPOINT " + executor.QuoteIdentifier(s)
-		}
-		if c.BeginText == "" {
-			begin = "BEGIN" + begin
+		var err error
+		if begin, err = c.beginning(); err != nil {
+			return err
 		}
 	}
 	since := c.host.Snapshot()
@@ -191,14 +184,7 @@ func (c *Transaction) TakeSnapshots(ctx context.Context, parts []*Participant) e
 	if err := take(ctx, list, begin); err != nil {
 		return err
 	}
-	c.Proven = map[string]bool{}
-	for _, p := range parts {
-		p.Begun, p.since, c.Proven[p.Shard] = true, since, true
-		p.saves = p.saves[:0]
-		for range c.Saves.Len() {
-			p.saves = append(p.saves, p.base)
-		}
-	}
+	proven(c, parts, since)
 	// Settings that differ follow with each part's next text (settle).
 	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgbackend"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Preamble is what the client's statements have made of a block, which runs on a shard before its first text.
@@ -62,4 +64,20 @@ func (b *Preamble) note(op, name string, at int) {
 		}
 	}
 	b.Saves.Release(at)
+}
+
+// beginning is the text with which the block begins on shards that take part with its first statement.
+func (b *Preamble) beginning() (string, error) {
+	if b.hasNamed() {
+		return "", sqlstate.Refusal("CLV-1005", "SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards").
+			WithHint("Run SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read.")
+	}
+	begin := strings.Join(b.Beginning(), ";")
+	for s := range b.Saves.All() {
+		begin += ";SAVEPOINT " + executor.QuoteIdentifier(s)
+	}
+	if b.BeginText == "" {
+		begin = "BEGIN" + begin
+	}
+	return begin, nil
 }

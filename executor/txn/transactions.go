@@ -49,6 +49,8 @@ type TransactionsOptions struct {
 	Log    *slog.Logger // nil: nothing is logged
 	// Others are the other processes that answer clients; nil: there are none that moments count on.
 	Others moment.Others
+	// Key is the cluster's, by which the names of exported snapshots are known; nil: it makes one for itself.
+	Key *moment.Key
 	// Metrics are told of ends; nil: nobody is.
 	Metrics *telemetry.Metrics
 	// SchemaLeft is called when a schema change stays prepared on a shard for two looks in succession: it may have been left,
@@ -72,6 +74,7 @@ type Transactions struct {
 	// answers is what the process tells its clients passes, moments are the hushes of its transactions.
 	answers moment.Gate
 	moments *moment.Moments
+	key     *moment.Key
 	// schemaLeft is TransactionsOptions.SchemaLeft; changes are the schema changes that Run saw prepared when it looked last.
 	schemaLeft func()
 	changes    []txid
@@ -99,6 +102,9 @@ func NewTransactions(o TransactionsOptions) *Transactions {
 		o.Member = rand.Text()
 	}
 	t.owner = ownerOf(o.Member)
+	if t.key = o.Key; o.Key == nil && o.Executor != nil {
+		t.key = moment.NewKey(o.Executor.Directory())
+	}
 	t.moments = moment.New(&t.answers, o.Others, t.gate.shut)
 	return t
 }

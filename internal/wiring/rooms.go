@@ -125,7 +125,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		r.peers = moment.NewPeers(o.Directory, o.Member, key)
 		others = r.peers
 	}
-	r.transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: r.Executor, Member: o.Member, Others: others, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
+	r.transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: r.Executor, Member: o.Member, Others: others, Key: key, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
 	var peer func(net.Conn, []byte, func()) error
 	if cluster && o.Asked {
 		peer = r.transactions.Answerer(o.Member, o.Lease, key).Serve

@@ -49,7 +49,7 @@ const largeObjects = "is about large objects, which are on the default shard"
 var Reach = map[string]string{
 	"ts_stat":            "runs a query given as text",
 	"set_limit":          "changes what % means in the shard's session, which other clients use next: SET pg_trgm.similarity_threshold does it for this one",
-	"pg_export_snapshot": "belongs to one shard", "txid_current": "belongs to one shard", "txid_current_if_assigned": "belongs to one shard",
+	"pg_export_snapshot": "is carried out by the router, by itself in the list of a SELECT without FROM", "txid_current": "belongs to one shard", "txid_current_if_assigned": "belongs to one shard",
 	"txid_current_snapshot": "belongs to one shard", "pg_current_xact_id": "belongs to one shard", "pg_current_xact_id_if_assigned": "belongs to one shard",
 	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": signalsOnly, "pg_terminate_backend": signalsOnly,
 	"pg_reload_conf": "changes a shard's server", "pg_rotate_logfile": "changes a shard's server", "pg_promote": "changes a shard's server",

@@ -21,7 +21,7 @@ type Fill struct {
 // FillValue is one value.
 type FillValue struct {
 	// Source is shardmap.NextID, UUIDv7 or UUIDv4, or the name of a function:
-	// "nextval", "currval", "setval", "lastval", SourceCancel, SourceTerminate, one of SessionCalls; or
+	// "nextval", "currval", "setval", "lastval", SourceCancel, SourceTerminate, SourceExport, one of SessionCalls; or
 	// the name of one of PostgreSQL's relations about sessions, whose rows it is as JSON.
 	Source string
 	// JSON: Source is one of these relations.
@@ -49,7 +49,7 @@ func (v *FillValue) Type() string {
 	switch v.Source {
 	case shardmap.UUIDv7, shardmap.UUIDv4:
 		return "uuid"
-	case SourceCancel, SourceTerminate:
+	case SourceCancel, SourceTerminate, SourceExport:
 		return "text"
 	case SourceSetvals:
 		return "bigint[]"
@@ -96,6 +96,8 @@ const (
 	// SourceCancel and SourceTerminate act on the sessions that FillValue.Asks names, and give those that they reached.
 	SourceCancel    = "pg_cancel_backend"
 	SourceTerminate = "pg_terminate_backend"
+	// SourceExport is the name of the snapshots of all shards.
+	SourceExport = "pg_export_snapshot"
 )
 
 // SessionCalls are the functions without arguments that say something of the session and are the same during all of it, with the types of

@@ -198,10 +198,10 @@ type Listen struct {
 // Tx is transaction control.
 type Tx struct {
 	// Op is "begin", "commit", "rollback", "savepoint", "release",
-	// "rollback to", "set" for SET TRANSACTION and SET SESSION CHARACTERISTICS, or
+	// "rollback to", "set" for SET TRANSACTION and SET SESSION CHARACTERISTICS, "snapshot" for SET TRANSACTION SNAPSHOT, or
 	// "constraints" for SET CONSTRAINTS.
 	Op       string
-	Name     string // savepoint; one of the constraints, "" is ALL
+	Name     string // savepoint; snapshot; one of the constraints, "" is ALL
 	Chain    bool   // AND CHAIN
 	ReadOnly bool
 	Session  bool // SET SESSION CHARACTERISTICS

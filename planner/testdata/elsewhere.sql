@@ -147,8 +147,10 @@ SELECT txid_current();
 --> refused 0A000: txid_current() belongs to one shard
 -->   hint: Call it on the shard that you mean, directly.
 SELECT pg_export_snapshot();
---> refused 0A000: pg_export_snapshot() belongs to one shard
--->   hint: Call it on the shard that you mean, directly.
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT (SELECT $1::text AS pg_export_snapshot)
+-->   $1 = pg_export_snapshot
+-->   simple: SELECT (SELECT '100'::text AS pg_export_snapshot)
 SELECT pg_terminate_backend(1);
 --> any shard [SELECT, read only, rows]
 -->   text: SELECT (SELECT position(('|' || CAST(pg_catalog.int4up(1) AS text) || '|') in $1::text) > 0 AS pg_terminate_backend)

@@ -30,7 +30,7 @@ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY;
 --> transaction {Op:set Name: Chain:false ReadOnly:true Session:true Setting:false Local:false} [SET, read only]
 SET TRANSACTION SNAPSHOT 'x';
---> refused 0A000: SET TRANSACTION SNAPSHOT is not supported: a snapshot belongs to one shard
+--> transaction {Op:snapshot Name:x Chain:false ReadOnly:false Session:false Setting:false Local:false} [SET, read only]
 -- Settings.
 SET search_path TO app, public;
 --> session setting {Op:set Name:search_path Local:false Value:'app', 'public' What:} [SET, read only]

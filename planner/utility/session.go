@@ -212,8 +212,11 @@ func (ss *Statement) set(v *pg.VariableSetStmt) {
 			st.Kind, st.Tx = plan.TxKind, &plan.Tx{Op: "set", ReadOnly: readOnlyOption(v.Args)}
 		case "SESSION CHARACTERISTICS":
 			st.Kind, st.Tx = plan.TxKind, &plan.Tx{Op: "set", Session: true, ReadOnly: readOnlyOption(v.Args)}
-		default:
-			bail.With(sqlstate.Refusal("CLV-1237", "SET %s is not supported: a snapshot belongs to one shard", v.Name))
+		case "TRANSACTION SNAPSHOT":
+			if v.IsLocal {
+				bail.With(sqlstate.New(sqlstate.FeatureNotSupported, "SET LOCAL TRANSACTION SNAPSHOT is not implemented"))
+			}
+			st.Kind, st.Tx = plan.TxKind, &plan.Tx{Op: "snapshot", Name: v.Args[0].GetAConst().GetSval().GetSval()}
 		}
 		return
 	case pg.VariableSetKind_VAR_RESET:
