@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -34,6 +35,12 @@ func (r *Repository) PutClear(ctx context.Context, name string, content io.Reade
 func (r *Repository) put(ctx context.Context, name string, content io.Reader, to []age.Recipient) (Object, error) {
 	if err := CheckName(name); err != nil {
 		return Object{}, err
+	}
+	// The store refuses a name that exists, too, but only at the end.
+	if _, err := r.store.Stat(ctx, keyOf(name)); err == nil {
+		return Object{}, r.fault(fs.ErrExist, "begin object %q", name)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return Object{}, r.fault(err, "begin object %q", name)
 	}
 	up, err := r.store.Create(ctx, keyOf(name))
 	if err != nil {

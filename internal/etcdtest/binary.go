@@ -1,12 +1,7 @@
 package etcdtest
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
 )
@@ -78,38 +72,9 @@ func modern(path string) error {
 	return nil
 }
 
-// build makes the server of the nested module, once for each state of its go.mod.
+// build makes the server of the nested module.
 func build(tb testing.TB) (string, error) {
 	tb.Helper()
 	_, file, _, _ := runtime.Caller(0)
-	source := filepath.Join(filepath.Dir(file), "testdata", "server")
-	mod, err := os.ReadFile(filepath.Join(source, "go.mod"))
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(append(mod, runtime.GOOS+runtime.GOARCH+runtime.Version()...))
-	cache := pgtest.CacheDir(tb)
-	path := filepath.Join(cache, "etcd-"+hex.EncodeToString(sum[:6]))
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	defer pgtest.LockCache(tb, cache)()
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), pgtest.FetchMax)
-	defer cancel()
-	tmp := fmt.Sprintf("%s.%d", path, os.Getpid())
-	defer os.Remove(tmp)
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", tmp, ".")
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
-	begin := time.Now()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	tb.Logf("etcdtest: the etcd server was built in %v", time.Since(begin).Round(time.Second))
-	return path, os.Rename(tmp, path)
+	return pgtest.Build(tb, "etcd", filepath.Join(filepath.Dir(file), "testdata", "server"))
 }
