@@ -68,6 +68,7 @@ var testOnly = []string{
 	"internal/pgtest",
 	"internal/oteltest",
 	"internal/etcdtest",
+	"internal/s3test",
 	"internal/clustertest",
 	"internal/testrun",
 	"internal/waitfor",
@@ -93,7 +94,8 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
 	"internal/pipe":     {nil, []string{client}},
 	// Where backups lie; who has no use for buckets does not import their driver.
-	"backup/repository": {[]string{"sqlstate"}, []string{"backup", "admin", "coordinator", "cmd/cleave", "internal/wiring"}},
+	"backup/repository":    {[]string{"sqlstate"}, []string{"backup", "admin", "coordinator", "cmd/cleave", "internal/wiring"}},
+	"backup/repository/s3": {[]string{"sqlstate", "backup/repository"}, []string{"cmd/cleave"}},
 	// Of programs that are built for test/crash.
 	"internal/crashpoint": {nil, []string{"schema", "admin", "coordinator"}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},
@@ -104,6 +106,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/oteltest":    {nil, nil},
 	"internal/pgtest":      {[]string{"sqlstate", "internal/localpg", "internal/testrun"}, nil},
 	"internal/etcdtest":    {[]string{"internal/pgtest"}, nil},
+	"internal/s3test":      {[]string{"internal/pgtest"}, nil},
 	"internal/clustertest": {[]string{"admin", "gateway", "internal/config", "internal/pgtest", "internal/wiring"}, nil},
 
 	// Of cleave simulate.
@@ -143,6 +146,7 @@ var libraries = map[string][]string{
 	"github.com/prometheus":               {"telemetry", client},
 	"go.opentelemetry.io":                 {"telemetry/trace", "internal/oteltest"},
 	"google.golang.org/grpc":              {"internal/oteltest", "shardmap/etcd"},
+	"github.com/minio/minio-go/v7":        {"backup/repository/s3", "internal/s3test"},
 	"filippo.io/age":                      {"backup/repository"},
 	"github.com/klauspost/compress":       {"backup/repository"},
 }

@@ -32,51 +32,63 @@ type place struct {
 	lookup                 minio.BucketLookupType
 }
 
+// errURL says what is wrong with a URL, and nothing of what it has.
+func errURL(what string) error {
+	return sqlstate.New(sqlstate.InvalidParameterValue, "the URL of the repository %s", what).
+		WithHint("It is like s3://bucket/prefix?endpoint=https://host&region=eu-central-1&path-style=true.")
+}
+
 // parse reads a URL and, for what it leaves out, the environment.
 func parse(u *url.URL) (p place, err error) {
-	bad := func(what string) (place, error) {
-		return p, sqlstate.New(sqlstate.InvalidParameterValue, "the URL of the repository %s", what).
-			WithHint("It is like s3://bucket/prefix?endpoint=https://host&region=eu-central-1&path-style=true.")
-	}
 	q, err := url.ParseQuery(u.RawQuery)
 	switch {
 	case err != nil:
-		return bad("has parameters that cannot be read")
+		return p, errURL("has parameters that cannot be read")
 	case u.User != nil:
-		return bad("has keys in it, which belong into the environment")
+		return p, errURL("has keys in it, which belong into the environment")
 	case u.Host == "" || u.Port() != "":
-		return bad("names no bucket")
+		return p, errURL("names no bucket")
 	}
 	for name, values := range q {
 		if !slices.Contains([]string{"endpoint", "region", "path-style"}, name) || len(values) != 1 {
-			return bad("has a parameter that is not known, or is there twice: " + strconv.Quote(name))
+			return p, errURL("has a parameter that is not known, or is there twice: " + strconv.Quote(name))
 		}
 	}
 	p.bucket = u.Host
 	if p.prefix = strings.Trim(u.Path, "/"); p.prefix != "" {
 		if repository.CheckName(p.prefix) != nil {
-			return bad("has a prefix with other characters than letters, digits and ._=@+-")
+			return p, errURL("has a prefix with other characters than letters, digits and ._=@+-")
 		}
 		p.prefix += "/"
 	}
 	p.region = cmp.Or(q.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
-	at := cmp.Or(q.Get("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com")
-	p.endpoint, err = url.Parse(at)
-	if err != nil || p.endpoint.Host == "" || p.endpoint.User != nil || p.endpoint.Scheme != "http" && p.endpoint.Scheme != "https" ||
-		strings.Trim(p.endpoint.Path, "/") != "" {
-		return bad("has an endpoint that is not like https://host")
+	if p.endpoint, err = endpoint(q.Get("endpoint")); err != nil {
+		return p, err
 	}
-	if style := q.Get("path-style"); style != "" {
-		path, err := strconv.ParseBool(style)
-		if err != nil {
-			return bad("has a path-style that is neither true nor false")
-		}
-		p.lookup = minio.BucketLookupDNS
-		if path {
-			p.lookup = minio.BucketLookupPath
-		}
+	p.lookup, err = lookup(q.Get("path-style"))
+	return p, err
+}
+
+func endpoint(named string) (*url.URL, error) {
+	u, err := url.Parse(cmp.Or(named, os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com"))
+	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errURL("has an endpoint that is not like https://host")
 	}
-	return p, nil
+	return u, nil
+}
+
+func lookup(pathStyle string) (minio.BucketLookupType, error) {
+	if pathStyle == "" {
+		return minio.BucketLookupAuto, nil
+	}
+	path, err := strconv.ParseBool(pathStyle)
+	if err != nil {
+		return 0, errURL("has a path-style that is neither true nor false")
+	}
+	if path {
+		return minio.BucketLookupPath, nil
+	}
+	return minio.BucketLookupDNS, nil
 }
 
 func open(_ context.Context, u *url.URL, stall time.Duration) (repository.Store, error) {
