@@ -106,6 +106,8 @@ type unit struct {
 	// on is the only statement that was sent; several: there is more than one, see runs.
 	on      *plan.Statement
 	several bool
+	// shown are those of which the shards get another text, see host.Planned.
+	shown []*plan.Statement
 	// effects: something happened that cannot be repeated.
 	effects bool
 	// executed: messages of the extended protocol have run statements that a later one before the Sync shares its transaction with.
@@ -294,6 +296,9 @@ type use struct {
 	temp string // the temporary table that it makes
 }
 
+// shownMax bounds the statements of unit.shown.
+const shownMax = 100
+
 // reroutesMax is how often a unit is run again because shards that others can stand in for failed.
 const reroutesMax = 3
 
@@ -308,6 +313,9 @@ const answerMax = 2 * time.Second
 // COMMITTED), and there is nothing to roll back. Otherwise the session goes over to
 // a conversation with several shards.
 func (x *unitRun) reach(shard string, u use) error {
+	if u.on != nil && u.on.Shown && len(x.unit.shown) < shownMax {
+		x.unit.shown = append(x.unit.shown, u.on)
+	}
 	typed := x.shards.pin != nil && u.on != nil && x.shards.temps.typeOf(u.on) != ""
 	u.weak = u.weak && !typed // the transaction has to stay where its types are
 	err := x.reached(shard, u)

@@ -98,6 +98,16 @@ func (h host) Counter() *executor.Counter { return h.x.shards.counter }
 // Holder is the session's.
 func (h host) Holder() *executor.Holder { return &h.x.shards.holder }
 
+// Planned is the statement of a text that the session has made of its client's.
+func (h host) Planned(text string) *plan.Statement {
+	for _, st := range h.x.unit.shown {
+		if st.Text == text {
+			return st
+		}
+	}
+	return nil
+}
+
 // Held are the session's WITH HOLD cursors.
 func (h host) Held() *several.Held { return &h.x.held }
 
@@ -329,7 +339,7 @@ func (x *commands) mapOf(name string) error {
 	defer stop()
 	e, err := x.srv.several.Transactions().Exported(limit, name)
 	if err != nil || e.Version <= x.srv.ex.Snapshot().Version() {
-		return userCancel(err)
+		return nil // the import says what is wrong with it
 	}
 	x.turn.Pause()
 	_ = x.srv.ex.AwaitVersion(limit, e.Version) // without it the import says which map there is

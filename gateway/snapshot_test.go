@@ -262,3 +262,23 @@ func TestExportOfOneShard(t *testing.T) {
 		exec(t, exporter, "COMMIT")
 	}
 }
+
+// TestCatalogueOfABlock: what the router makes of a question about the catalogue is not read as a client's question again, where the
+// block is on all shards. pg_dump asks for tableoid beside the other columns.
+func TestCatalogueOfABlock(t *testing.T) {
+	t.Parallel()
+	_, conn, _ := orders(t, config{})
+	const ask = "SELECT c.tableoid::regclass::text || ' ' || c.relname || ' ' || n.tableoid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'orders'"
+	want := one[string](t, conn, ask)
+	exec(t, conn, "SET cleave.read_consistency = 'atomic'")
+	exec(t, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	for range 2 {
+		if got := one[string](t, conn, ask); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if rows, err := conn.Exec(t.Context(), ask, pgx.QueryExecModeSimpleProtocol); err != nil || rows.RowsAffected() != 1 {
+		t.Error(rows, err)
+	}
+	exec(t, conn, "ROLLBACK")
+}

@@ -162,6 +162,9 @@ var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction 
 
 // plan analyses a text.
 func (c *runner) plan(text string) (*plan.Statement, error) {
+	if st := c.host.Planned(text); st != nil {
+		return st, nil
+	}
 	return c.Ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.Change != nil)
 }
 

@@ -15,6 +15,8 @@ type Host interface {
 	txn.Host
 	// Values makes what a router makes for rows that are inserted, in text.
 	Values(list []plan.FillValue) ([][]byte, error)
+	// Planned is the session's statement of a text that it has made of a client's (plan.Statement.Shown), nil if there is none.
+	Planned(text string) *plan.Statement
 	// Held are the session's WITH HOLD cursors.
 	Held() *Held
 }

@@ -29,6 +29,12 @@ func PGDump(tb testing.TB) string {
 	return program(tb, "pg_dump")
 }
 
+// PGRestore returns the path of pg_restore.
+func PGRestore(tb testing.TB) string {
+	tb.Helper()
+	return program(tb, "pg_restore")
+}
+
 // program finds a client program; the real one before Debian's wrapper in PATH.
 func program(tb testing.TB, name string) string {
 	tb.Helper()

@@ -234,7 +234,7 @@ func (cr *Rewrite) ShowCatalog(n *pg.Node) {
 	if cr.Filled(edits) {
 		return
 	}
-	st.Text = sqltext.Splice(cr.SQL, edits)
+	st.Text, st.Shown = sqltext.Splice(cr.SQL, edits), true
 }
 
 // DefaultCall is a call of pg_get_expr(); unnamed: it is an output column by itself.

@@ -101,6 +101,8 @@ type Statement struct {
 	// Reusable is true when the analysis used no literal's value except through
 	// Keys, so that RouteText may route every text of the same Shape.
 	Reusable bool
+	// Shown: Text asks the default shard for what the cluster has in its catalogue. It is not the client's, and is not to be analysed again.
+	Shown bool
 	// Class is a mark of the caller's, set before the statement is shared (the
 	// executor's: telemetry.Class). The planner does not read it.
 	Class uint16
