@@ -123,22 +123,20 @@ type Answerer struct {
 	Quiet func() (loud func())
 }
 
-// helloMax bounds the time until a connection has proved itself.
-const helloMax = 5 * time.Second
+// keyMax bounds the reading of the key.
+const keyMax = 5 * time.Second
 
 // Serve answers on a connection that began with Code and this body, until it ends: a hush ends with it. The caller closes
-// it. proved is called when the other end has proved that it is a member.
+// it, and bounds the time until proved is called: when the other end has proved that it is a member. From then on the
+// connection's deadline is Serve's.
 func (a *Answerer) Serve(nc net.Conn, body []byte, proved func()) error {
 	if len(body) != nonceBytes {
 		return fmt.Errorf("moment: a nonce of %d bytes", len(body))
 	}
-	ctx, stop := context.WithTimeout(context.Background(), helloMax)
+	ctx, stop := context.WithTimeout(context.Background(), keyMax)
 	defer stop()
 	key, err := a.Key.Get(ctx)
 	if err != nil {
-		return err
-	}
-	if err := nc.SetDeadline(time.Now().Add(helloMax)); err != nil {
 		return err
 	}
 	own := nonce()
@@ -151,6 +149,9 @@ func (a *Answerer) Serve(nc net.Conn, body []byte, proved func()) error {
 	for {
 		word, err := l.hear()
 		if err != nil {
+			if proved != nil && errors.Is(err, errProof) {
+				_, _ = a.Key.Renew(ctx) // for the next one: the directory may have been put back
+			}
 			return err
 		}
 		if proved != nil {

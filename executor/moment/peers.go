@@ -17,6 +17,10 @@ const (
 	callMax = time.Second
 	// callPause is between two tries to reach members.
 	callPause = 100 * time.Millisecond
+	// listAge is how old a list of members may be when a meeting begins. Its age counts as time that the moment takes.
+	listAge = 100 * time.Millisecond
+	// failedFor is how long others are told at once that members could not be reached.
+	failedFor = time.Second
 )
 
 // Peers are the other routers of the cluster, which are asked directly.
@@ -26,8 +30,12 @@ type Peers struct {
 	key  *Key
 	end  chan struct{} // closed by Close
 
-	mu    sync.Mutex       // held from Meet to Lift
-	lines map[string]*line // by id
+	mu     sync.Mutex       // held from Meet to Lift
+	lines  map[string]*line // by id
+	list   []shardmap.MemberState
+	listed time.Time // from before list was read; zero: there is none
+	failed error     // of the last meeting, until forgotten
+	forget time.Time
 }
 
 // NewPeers makes the Peers of a member.
@@ -45,6 +53,19 @@ func (p *Peers) Close() {
 	}
 }
 
+// members are those that there were a moment ago. since is from before the directory was asked.
+func (p *Peers) members(ctx context.Context) (list []shardmap.MemberState, since time.Time, err error) {
+	if time.Since(p.listed) > listAge {
+		began := time.Now()
+		p.listed = time.Time{}
+		if p.list, err = p.dir.Members(ctx); err != nil {
+			return nil, began, err
+		}
+		p.listed = began
+	}
+	return p.list, p.listed, nil
+}
+
 func (p *Peers) drop(id string) {
 	if l := p.lines[id]; l != nil {
 		_ = l.nc.Close() // it is given up
@@ -53,10 +74,14 @@ func (p *Peers) drop(id string) {
 }
 
 // Meet finds out who is there, and reaches all of them. A member that does not answer is waited for until it is none any more.
-// Nobody is hushed meanwhile. Errors: 57P03 when ctx ends before, or after Close.
+// Nobody is hushed meanwhile. Errors: 57P03 when ctx ends before, for a second after that, or after Close.
 func (p *Peers) Meet(ctx context.Context) (Meeting, error) {
 	p.mu.Lock()
-	m, err := p.meet(ctx)
+	m, err := (*meeting)(nil), p.failed
+	if err == nil || time.Now().After(p.forget) {
+		m, err = p.meet(ctx)
+		p.failed, p.forget = err, time.Now().Add(failedFor)
+	}
 	if err != nil {
 		p.mu.Unlock()
 		return nil, err
@@ -66,16 +91,16 @@ func (p *Peers) Meet(ctx context.Context) (Meeting, error) {
 
 func (p *Peers) meet(ctx context.Context) (*meeting, error) {
 	for {
-		began := time.Now()
-		members, err := p.dir.Members(ctx)
+		members, since, err := p.members(ctx)
 		var missing string
 		if err == nil {
 			var m *meeting
 			if m, missing, err = p.reach(ctx, members); err == nil {
-				m.began = began
+				m.began = since
 				return m, nil
 			}
 		}
+		p.listed = time.Time{}
 		select {
 		case <-time.After(callPause):
 			continue
@@ -128,6 +153,9 @@ func (p *Peers) reach(ctx context.Context, members []shardmap.MemberState) (m *m
 	all.Wait()
 	for _, n := range m.fresh {
 		p.lines[n.id] = n.line
+	}
+	if err != nil {
+		_, _ = p.key.Renew(ctx) // for the next try: the directory may have been put back
 	}
 	return m, missing, err
 }
@@ -193,5 +221,8 @@ func (m *meeting) Lift() (whole bool) {
 	defer m.peers.mu.Unlock()
 	whole = true
 	m.each(lift, func(id string, ok bool) { delete(m.hushed, id); whole = whole && ok })
-	return whole && len(m.hushed) == 0 && time.Since(m.began) < Margin/2
+	if whole = whole && len(m.hushed) == 0 && time.Since(m.began) < Margin/2; !whole {
+		m.peers.listed = time.Time{}
+	}
+	return whole
 }

@@ -143,6 +143,7 @@ func TestPeers(t *testing.T) {
 	if err := one.leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	p.listed = time.Time{}
 	m := meet(t, p)
 	if m.Hush(); !one.gate.Open() || two.gate.Open() {
 		t.Error("who left is asked")
@@ -253,12 +254,8 @@ func TestPeersDoNotAnswer(t *testing.T) {
 	if stranger.proved.Load() != 0 {
 		t.Error("a stranger has proved itself")
 	}
-	key, err := NewKey(dir).Get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	stranger.now.Lock()
-	stranger.Key, stranger.Member = &Key{key: key}, "another"
+	stranger.Key, stranger.Member = NewKey(dir), "another"
 	stranger.now.Unlock()
 	fails(asker(t, dir, "self"))
 	if err := leave(t.Context()); err != nil {
@@ -269,6 +266,7 @@ func TestPeersDoNotAnswer(t *testing.T) {
 	if _, _, err := dir.Join(t.Context(), shardmap.Member{ID: "nowhere", Role: "router", Address: "127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
+	p.listed = time.Time{}
 	failed := make(chan error)
 	go func() {
 		_, err := p.Meet(context.Background())
@@ -364,4 +362,107 @@ func TestGateWithoutLease(t *testing.T) {
 	waits(true)
 	lease.Extend(time.Now(), time.Hour)
 	waits(false) // it was renewed
+}
+
+// counted counts how often its members are read.
+type counted struct {
+	shardmap.Directory
+	reads atomic.Int32
+}
+
+func (d *counted) Members(ctx context.Context) ([]shardmap.MemberState, error) {
+	d.reads.Add(1)
+	return d.Directory.Members(ctx)
+}
+
+// TestPeersShareAList: meetings shortly after each other read the members once. What a moment may take counts from there.
+func TestPeersShareAList(t *testing.T) {
+	dir := &counted{Directory: cluster(t)}
+	one := joins(t, dir, "one")
+	p := asker(t, dir, "self")
+	first := meet(t, p).(*meeting).began
+	p.mu.Unlock()
+	p.listed = time.Now().Add(-listAge / 2)
+	m := meet(t, p).(*meeting)
+	if dir.reads.Load() != 1 || m.began != p.listed || m.began == first {
+		t.Errorf("the members were read %d times", dir.reads.Load())
+	}
+	if !m.Hush() || one.gate.Open() || !m.Lift() {
+		t.Error("it is no moment")
+	}
+	p.listed = time.Now().Add(-2 * listAge)
+	if m = meet(t, p).(*meeting); dir.reads.Load() != 2 || !m.Hush() || !m.Lift() {
+		t.Error("an old list is used")
+	}
+	// A member that is gone: the list is read again at once.
+	m = meet(t, p).(*meeting)
+	if err := one.leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.lines["one"].nc.Close()
+	if m.Hush() || m.Lift() || !p.listed.IsZero() {
+		t.Error("a moment without a member counts")
+	}
+	if m = meet(t, p).(*meeting); !m.Hush() || !m.Lift() {
+		t.Error("it does not go on")
+	}
+}
+
+// TestPeersRememberAFailure: what could not be reached in time is not waited for by the next one as well.
+func TestPeersRememberAFailure(t *testing.T) {
+	dir := &counted{Directory: cluster(t)}
+	if _, _, err := dir.Join(t.Context(), shardmap.Member{ID: "nowhere", Role: "router", Address: "127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	p := asker(t, dir, "self")
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := p.Meet(gone)
+	if sqlstate.CodeOf(err) != sqlstate.CannotConnectNow {
+		t.Fatal(err)
+	}
+	reads := dir.reads.Load()
+	if _, again := p.Meet(t.Context()); again != err || dir.reads.Load() != reads {
+		t.Errorf("%v, after %d reads", again, dir.reads.Load()-reads)
+	}
+	p.forget = time.Now()
+	if _, err := p.Meet(gone); err == nil || dir.reads.Load() == reads {
+		t.Error("it is remembered for ever")
+	}
+}
+
+// TestKeyOfADirectoryThatWasPutBack: members that have the key of before find the one of now.
+func TestKeyOfADirectoryThatWasPutBack(t *testing.T) {
+	for name, stale := range map[string]func(asks *Peers, asked *member) *Key{
+		"the one that asks":     func(p *Peers, _ *member) *Key { return p.key },
+		"the one that is asked": func(_ *Peers, m *member) *Key { return m.Key },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := cluster(t)
+			one, p := joins(t, dir, "one"), asker(t, dir, "self")
+			k := stale(p, one)
+			k.mu.Lock()
+			k.key, k.read = []byte("of before"), time.Now()
+			k.mu.Unlock()
+			if m := meet(t, p); !m.Hush() || !m.Lift() {
+				t.Error("it is no moment")
+			}
+		})
+	}
+}
+
+// TestAnswererIsEvicted: a deadline that was set before it was proved who asks stands.
+func TestAnswererIsEvicted(t *testing.T) {
+	a := Answerer{Gate: new(Gate), Member: "one", Key: NewKey(cluster(t)), Quiet: func() func() { return func() {} }}
+	here, there := net.Pipe()
+	if err := there.SetDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = a.Serve(there, make([]byte, nonceBytes), func() {}) // its end is what is looked for
+		_ = there.Close()
+	}()
+	if b, err := io.ReadAll(here); len(b) > 0 || err != nil {
+		t.Errorf("it says %d bytes, %v", len(b), err)
+	}
 }
