@@ -62,7 +62,7 @@ func (c *cluster) stray(shard, table string, key []string, rows string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if _, err := m.Load(c.t.Context(), "stray", &tables[0], strings.NewReader(rows)); err != nil {
+	if _, err := m.Load(c.t.Context(), "stray", &tables[0], engine.Part{}, strings.NewReader(rows)); err != nil {
 		c.t.Fatal(err)
 	}
 	if err := m.Release(c.t.Context(), "stray"); err != nil {

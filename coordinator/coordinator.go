@@ -37,6 +37,8 @@ type Options struct {
 	MovesMax, PerShardMax int
 	// Streams bounds the tables and parts of tables that a move copies at a time; 0 is 4.
 	Streams int
+	// PartBytes is about how large a part of a table is that is copied, and noted, at a time; 0 is 64 MiB.
+	PartBytes int64
 
 	// Now is the wall clock: of time windows, of what is noted, and of times until which something is kept. nil: time.Now.
 	Now func() time.Time
@@ -80,6 +82,9 @@ func New(o Options) *Coordinator {
 	}
 	if o.Streams <= 0 {
 		o.Streams = 4
+	}
+	if o.PartBytes <= 0 {
+		o.PartBytes = partBytes
 	}
 	if o.Now == nil {
 		o.Now = time.Now

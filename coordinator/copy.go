@@ -4,18 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// partBytes is about how large a part of a table is that one stream copies.
+// partBytes is about how large a part of a table is that one stream copies and the target notes.
 const partBytes = 64 << 20
 
 // purgeBatch is how many rows are deleted at a time.
@@ -30,37 +29,33 @@ func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r 
 	if err := j.gate(ctx); err != nil {
 		return err
 	}
-	there, rest, err := p.loaded(ctx, e.Stream)
+	k, err := p.kept(ctx, e.Stream)
 	if err != nil {
 		return err
 	}
-	var bytes int64
-	for _, t := range there {
-		r.Rows += t.Rows
-		bytes += t.Bytes
-	}
+	had, bytes := k.size()
 	before := j.prog.interrupted(ctx, s)
-	j.prog.copiedSoFar(r.Rows, bytes)
-	if len(there) > 0 {
-		r.Note = fmt.Sprintf("of them %d rows of %d tables before the copy was interrupted", r.Rows, len(there))
-		if len(rest.Tables) == 0 {
-			return nil
-		}
+	j.prog.copiedSoFar(had, bytes)
+	r.Rows, r.Note = had, k.told()
+	if len(k.rest.Tables) == 0 && len(k.whole) > 0 {
+		return nil
 	}
 	// Of a set without tables the copy only tells the target where the changes go on.
-	if lost := before - r.Rows; lost > 0 {
-		again := fmt.Sprintf("about %d rows were copied again, since their tables were not whole when the copy was interrupted", lost)
-		r.Note += orEmpty(r.Note, ", ") + again
-		j.prog.copiesAgain(fmt.Sprintf("the copy was interrupted: %d rows of %d unsharded tables are kept, about %d rows of other tables are copied again", r.Rows, len(there), lost))
+	lost := max(before-had, 0)
+	if lost > 0 {
+		r.Note += orEmpty(r.Note, ", ") + again(lost)
 	}
-	rows, err := p.rowsOf(ctx, e.Stream, rest)
+	if lost > 0 || len(k.partly) > 0 {
+		j.prog.copiesAgain(k.doing(lost))
+	}
+	rows, work, err := k.source(ctx, p, e.Stream, j.t.c.opts.PartBytes)
 	if err != nil {
 		return err
 	}
-	// Before the first table is noted: each is noted as of this position.
+	// Before the first part is noted: each is noted as of this position.
 	if err = p.to.SetApplied(ctx, e.Stream, rows.Position()); err == nil {
 		var n int64
-		n, err = j.loadAll(ctx, s, e.Stream, rest, rows, p.to)
+		n, err = j.loadAll(ctx, s, e.Stream, k, work, rows, p)
 		r.Rows += n
 	}
 	return errors.Join(err, rows.Close())
@@ -74,59 +69,18 @@ func orEmpty(text, then string) string {
 	return then
 }
 
-// loaded returns the tables of the session's set whose rows the target has, from a copy that was
-// interrupted, and the set of the others. Nothing is being loaded under the stream then.
-func (p *copySession) loaded(ctx context.Context, stream string) (there []engine.LoadedTable, rest engine.Set, err error) {
-	noted, err := p.to.Loaded(ctx, stream)
-	if err != nil {
-		return nil, rest, err
+// loadAll copies parts of tables, several at a time, and notes each table that is whole.
+func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, k *kept, work []part, rows engine.RowSource, between *copySession) (int64, error) {
+	tables := make([]loading, len(k.rest.Tables))
+	for i := range tables {
+		had := k.partOf(&k.rest.Tables[i])
+		tables[i].rows.Store(had.Rows)
+		tables[i].bytes.Store(had.Bytes)
 	}
-	rest = p.set
-	rest.Tables = nil
-	for _, t := range p.set.Tables {
-		n := slices.IndexFunc(noted, func(l engine.LoadedTable) bool { return l.Schema == t.Schema && l.Name == t.Name })
-		if n < 0 {
-			rest.Tables = append(rest.Tables, t)
-		} else {
-			there = append(there, noted[n])
-		}
+	for _, w := range work {
+		tables[w.table].parts.Add(1)
 	}
-	return there, rest, nil
-}
-
-// rowsOf returns the rows of what is not loaded, as of a position to which it has brought what is.
-func (p *copySession) rowsOf(ctx context.Context, stream string, rest engine.Set) (engine.RowSource, error) {
-	if len(rest.Tables) == len(p.set.Tables) {
-		return p.from.Capture(ctx, stream, p.set)
-	}
-	rows, err := p.from.CaptureRows(ctx, stream, rest)
-	if err != nil {
-		return nil, gone(err)
-	}
-	there := *p
-	there.set.Tables = slices.DeleteFunc(slices.Clone(p.set.Tables), func(t engine.MoveTable) bool {
-		return slices.ContainsFunc(rest.Tables, func(r engine.MoveTable) bool { return r.Schema == t.Schema && r.Name == t.Name })
-	})
-	if err := there.applyUntil(ctx, stream, rows.Position()); err != nil {
-		return nil, errors.Join(err, rows.Close())
-	}
-	return rows, nil
-}
-
-// loadAll copies all tables, several parts at a time, and notes each that is whole.
-func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set engine.Set, rows engine.RowSource, to engine.Mover) (int64, error) {
-	type part struct{ table, part, parts int }
-	var work []part
-	parts := 1
-	if tables := len(set.Tables); tables > 0 {
-		parts = int(min(max(s.Bytes/int64(tables)/partBytes, 1), 64))
-	}
-	for t := range set.Tables {
-		for p := range parts {
-			work = append(work, part{t, p, parts})
-		}
-	}
-	tables := make([]loading, len(set.Tables))
+	after := ctx // also when a stream has failed
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	win, err := j.windows(s)
@@ -149,12 +103,16 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 					return
 				}
 				w := work[i]
-				t, l := &set.Tables[w.table], &tables[w.table]
-				n, err := j.loadPart(ctx, stream, t, l, w.table, w.part, w.parts, rows, to, limit, turn)
+				t, l := &k.rest.Tables[w.table], &tables[w.table]
+				n, err := j.loadPart(ctx, stream, t, l, w, rows, between.to, limit, turn)
 				total.Add(n)
 				l.rows.Add(n)
-				if err == nil && l.parts.Add(1) == int64(parts) {
-					err = to.SetLoaded(ctx, stream, engine.LoadedTable{Schema: t.Schema, Name: t.Name, Rows: l.rows.Load(), Bytes: l.bytes.Load()})
+				if k.partOf(t).Parts != nil && sqlstate.CodeOf(err) == sqlstate.UniqueViolation {
+					l.stale.Store(true) // the source could not tell what was changed, or the notes are not all of it
+					err = classed(workflow.Again, err)
+				}
+				if err == nil && l.parts.Add(-1) == 0 {
+					err = between.to.SetLoaded(ctx, stream, engine.LoadedTable{Schema: t.Schema, Name: t.Name, Rows: l.rows.Load(), Bytes: l.bytes.Load()})
 					atPoint(ctx, s, afterTable)
 				}
 				if err != nil {
@@ -164,24 +122,36 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 		})
 	}
 	wait.Wait()
-	if err := context.Cause(ctx); err != nil {
+	err = context.Cause(ctx)
+	for i := range tables { // all streams have ended: none notes a part after this
+		if tables[i].stale.Load() {
+			err = errors.Join(err, between.anew(after, stream, &k.rest.Tables[i]))
+		}
+	}
+	if err != nil {
 		return 0, err
 	}
 	return total.Load(), nil
 }
 
-// loading is what of a table has been loaded.
-type loading struct{ parts, rows, bytes atomic.Int64 }
+// loading is what of a table has been loaded, and how many parts are missing; stale: its notes do not say which rows the target has.
+type loading struct {
+	parts, rows, bytes atomic.Int64
+	stale              atomic.Bool
+}
 
-func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, l *loading, table, part, parts int, rows engine.RowSource, to engine.Mover, limit *throttle, turn *turn) (int64, error) {
-	r, w := io.Pipe()
+func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, l *loading, w part, rows engine.RowSource, to engine.Mover, limit *throttle, turn *turn) (int64, error) {
+	r, in := io.Pipe()
 	read := make(chan error, 1)
 	go func() { // ends when the pipe is closed, at the latest
-		err := rows.Rows(ctx, table, part, parts, turn.next, &counted{w: w, j: j, ctx: ctx, limit: limit, l: l, turn: turn})
-		w.CloseWithError(err) // nil is the end
+		err := rows.Rows(ctx, w.table, w.Part, turn.next, &counted{w: in, j: j, ctx: ctx, limit: limit, l: l, turn: turn})
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF // else the target would note a part of which rows are missing
+		}
+		in.CloseWithError(err) // nil is the end
 		read <- err
 	}()
-	n, err := to.Load(ctx, stream, t, r)
+	n, err := to.Load(ctx, stream, t, w.Part, r)
 	r.CloseWithError(context.Canceled)
 	if from := <-read; from != nil && !errors.Is(from, context.Canceled) {
 		err = from // the other end only saw that it broke off
@@ -308,7 +278,7 @@ func (t *throttle) take(now time.Time, rows, bytes int64) time.Duration {
 
 // purge is workflow.Purge. It never deletes rows of a shard that owns them, by the map or by its own guards, nor rows that are
 // not this move's (see spare). Before a copy it leaves
-// the tables alone that an interrupted one has brought whole.
+// the tables alone of which an interrupted one has brought noted parts, or all.
 func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
 	snap, err := j.t.c.opts.Directory.Load(ctx)
 	if err != nil {
@@ -334,9 +304,11 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	which := set.set
 	if s.Step == workflow.Copying {
 		j.prog.interrupted(ctx, s)
-		if _, which, err = (&copySession{set: set.set, to: m}).loaded(ctx, e.Stream); err != nil {
+		k, err := (&copySession{set: set.set, to: m}).kept(ctx, e.Stream)
+		if err != nil {
 			return err
 		}
+		which = k.unnoted
 	}
 	j.bounds(&s.Spec.Options)
 	limit := &throttle{how: &j.how, noBytes: true}

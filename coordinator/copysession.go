@@ -11,6 +11,8 @@ import (
 type copySession struct {
 	set      engine.Set
 	from, to engine.Mover
+	// partly has the tables of the set of which only some parts are on the target; nil: none.
+	partly []bool
 }
 
 // copySession returns the shards of an effect, if the tables are still those that were copied.

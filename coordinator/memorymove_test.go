@@ -28,6 +28,9 @@ type little struct {
 	shards map[string]*memoryShard
 	// stale is how long routers go by an older map, at most.
 	stale time.Duration
+	// partBytes and streams are those of Options.
+	partBytes int64
+	streams   int
 
 	mu    sync.Mutex
 	acked map[int64]int
@@ -43,7 +46,7 @@ const littleRows = 60
 
 func newLittle(t *testing.T) *little {
 	t.Helper()
-	l := &little{t: t, dir: memory.New(), shards: map[string]*memoryShard{}, acked: map[int64]int{}}
+	l := &little{t: t, dir: memory.New(), shards: map[string]*memoryShard{}, acked: map[int64]int{}, partBytes: 1}
 	t.Cleanup(func() { _ = l.dir.Close() })
 	st := state(t)
 	st.PutTable(shardmap.Table{Schema: "public", Name: "t", Kind: shardmap.Sharded, Keyspace: "k", ShardKey: []string{"k"},
@@ -68,7 +71,7 @@ func newLittle(t *testing.T) *little {
 // lead starts a coordinator, after the one before has ended. step is Options.step.
 func (l *little) lead(step func(string, workflow.Op, bool) error) *leading {
 	l.t.Helper()
-	c := New(Options{Directory: l.dir, Candidate: "test", step: step, Shard: func(name string) (engine.Shard, error) { return l.shards[name], nil }})
+	c := New(Options{Directory: l.dir, Candidate: "test", PartBytes: l.partBytes, Streams: l.streams, step: step, Shard: func(name string) (engine.Shard, error) { return l.shards[name], nil }})
 	ctx, stop := context.WithCancel(context.Background())
 	now := &leading{stop: stop, done: make(chan struct{})}
 	go func() {

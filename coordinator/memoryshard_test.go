@@ -188,7 +188,7 @@ func has(set *engine.Set, k int64) bool {
 }
 
 func (m *memoryMover) view(set engine.Set) *memoryView {
-	v := &memoryView{position: at(len(m.s.log)), rows: map[int64]string{}, tables: len(set.Tables)}
+	v := &memoryView{position: at(len(m.s.log)), rows: map[int64]string{}, tables: len(set.Tables), log: m.s.log}
 	for k, row := range m.s.rows {
 		if has(&set, k) {
 			v.rows[k] = row
@@ -350,29 +350,77 @@ func (m *memoryMover) Captures(context.Context) (ids []string, err error) {
 	return ids, nil
 }
 
-func (m *memoryMover) Load(_ context.Context, _ string, _ *engine.MoveTable, rows io.Reader) (n int64, err error) {
+// Load adds the rows one by one, or all at once with the note that they are there.
+func (m *memoryMover) Load(_ context.Context, id string, table *engine.MoveTable, part engine.Part, rows io.Reader) (n int64, err error) {
 	if err := m.s.ask("Load"); err != nil {
 		return 0, err
 	}
-	for in := bufio.NewScanner(rows); in.Scan(); n++ {
+	read := map[int64]string{}
+	in := bufio.NewScanner(rows)
+	for in.Scan() {
 		k, v, _ := strings.Cut(in.Text(), "\t")
-		id, err := strconv.ParseInt(k, 10, 64)
+		key, err := strconv.ParseInt(k, 10, 64)
 		if err != nil {
 			return n, err
 		}
-		if err := m.enter("a row"); err != nil {
-			return n, err
-		}
-		_, there := m.s.rows[id]
-		if !there {
-			m.s.put(id, &v)
-		}
-		m.s.mu.Unlock()
-		if there {
-			return n, sqlstate.New(sqlstate.UniqueViolation, "row %d is there", id)
+		if read[key] = v; part.Since == "" {
+			if err := m.add(read, nil); err != nil {
+				return n, err
+			}
+			n++
+			clear(read)
 		}
 	}
-	return n, nil
+	if err := in.Err(); err != nil || part.Since == "" {
+		return n, err
+	}
+	return int64(len(read)), m.add(read, func() { m.note(id, table, part, int64(len(read))) })
+}
+
+// add adds rows, and calls with in the same transaction.
+func (m *memoryMover) add(rows map[int64]string, with func()) error {
+	if err := m.enter("a row"); err != nil {
+		return err
+	}
+	defer m.s.mu.Unlock()
+	for id := range rows {
+		if _, there := m.s.rows[id]; there {
+			return sqlstate.New(sqlstate.UniqueViolation, "row %d is there", id)
+		}
+	}
+	for id, v := range rows {
+		m.s.put(id, &v)
+	}
+	if with != nil {
+		with()
+	}
+	return nil
+}
+
+// note notes a part that is loaded; mu is held.
+func (m *memoryMover) note(id string, table *engine.MoveTable, part engine.Part, rows int64) {
+	list := m.s.loaded[id]
+	i := slices.IndexFunc(list, func(t engine.LoadedTable) bool { return t.Name == table.Name })
+	if i < 0 {
+		i, list = len(list), append(list, engine.LoadedTable{Schema: table.Schema, Name: table.Name})
+	}
+	list[i].Rows += rows
+	note := engine.Part{Place: part.Place, Since: part.Since}
+	if at := slices.IndexFunc(list[i].Parts, func(p engine.Part) bool { return p.Place == part.Place }); at >= 0 {
+		list[i].Parts[at] = note
+	} else {
+		list[i].Parts = append(list[i].Parts, note)
+	}
+	m.s.loaded[id] = list
+}
+
+func (m *memoryMover) ForgetParts(_ context.Context, id string, table *engine.MoveTable) error {
+	if err := m.enter("ForgetParts"); err != nil {
+		return err
+	}
+	defer m.s.mu.Unlock()
+	m.s.loaded[id] = slices.DeleteFunc(m.s.loaded[id], func(t engine.LoadedTable) bool { return t.Name == table.Name && t.Parts != nil })
+	return nil
 }
 
 func (m *memoryMover) SetLoaded(_ context.Context, id string, table engine.LoadedTable) error {
@@ -380,7 +428,7 @@ func (m *memoryMover) SetLoaded(_ context.Context, id string, table engine.Loade
 		return err
 	}
 	defer m.s.mu.Unlock()
-	m.s.loaded[id] = append(m.s.loaded[id], table)
+	m.s.loaded[id] = append(slices.DeleteFunc(m.s.loaded[id], func(t engine.LoadedTable) bool { return t.Name == table.Name }), table)
 	return nil
 }
 
@@ -389,7 +437,11 @@ func (m *memoryMover) Loaded(_ context.Context, id string) ([]engine.LoadedTable
 		return nil, err
 	}
 	defer m.s.mu.Unlock()
-	return slices.Clone(m.s.loaded[id]), nil
+	list := slices.Clone(m.s.loaded[id])
+	for i := range list {
+		list[i].Parts = slices.Clone(list[i].Parts)
+	}
+	return list, nil
 }
 
 func (m *memoryMover) Applied(_ context.Context, id string) (engine.Position, error) {
@@ -470,15 +522,41 @@ type memoryView struct {
 	position engine.Position
 	rows     map[int64]string
 	tables   int
+	log      []logged // up to the view
 }
 
 func (v *memoryView) Position() engine.Position { return v.position }
 
 func (v *memoryView) Close() error { return nil }
 
-func (v *memoryView) Rows(_ context.Context, _, part, parts int, _ engine.Pace, to io.Writer) error {
+// memoryParts are the parts of a table that is divided; a row's is that of its key.
+const memoryParts = 8
+
+func (v *memoryView) Parts(_ context.Context, _ int, bytes int64, there []engine.Part) (list []engine.Part, err error) {
+	if 10*int64(len(v.rows)) <= bytes && there == nil {
+		return []engine.Part{{}}, nil
+	}
+	for part := range memoryParts {
+		p := engine.Part{Place: strconv.Itoa(part), Since: string(v.position)}
+		for _, t := range there {
+			if t.Place == p.Place {
+				p.Changed = t.Since
+			}
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+func (v *memoryView) Rows(_ context.Context, _ int, part engine.Part, _ engine.Pace, to io.Writer) error {
+	changed := map[int64]bool{}
+	if part.Changed != "" {
+		for _, l := range v.log[number(engine.Position(part.Changed)):] {
+			changed[l.k] = true
+		}
+	}
 	for k, row := range v.rows {
-		if int(k)%parts != part {
+		if part.Place != "" && strconv.FormatInt(k%memoryParts, 10) != part.Place || part.Changed != "" && !changed[k] {
 			continue
 		}
 		if _, err := fmt.Fprintf(to, "%d\t%s\n", k, row); err != nil {
@@ -533,14 +611,21 @@ func (a *memoryApplier) Commit(_ context.Context, at engine.Position) error {
 	}
 	for _, c := range a.pending {
 		list := c.New
-		if c.Op == engine.ChangeDelete {
+		if c.Op == engine.ChangeDelete || c.Op == engine.ChangeLeave {
 			list = c.Old
 		}
 		k, err := strconv.ParseInt(list[0].String, 10, 64)
 		if err != nil {
 			return err
 		}
-		if _, there := a.m.s.rows[k]; there != (c.Op != engine.ChangeInsert) {
+		_, there := a.m.s.rows[k]
+		if c.Op == engine.ChangeLeave {
+			if there {
+				a.m.s.put(k, nil)
+			}
+			continue
+		}
+		if there != (c.Op != engine.ChangeInsert) {
 			return sqlstate.New(sqlstate.DataCorrupted, "row %d is there: %v", k, there)
 		}
 		if c.Op == engine.ChangeDelete {

@@ -161,6 +161,9 @@ func (p *copySession) applyUntil(ctx context.Context, stream string, until engin
 	if err != nil {
 		return err
 	}
+	if p.partly != nil {
+		applier = &leaving{Applier: applier, partly: p.partly}
+	}
 	err = p.from.Changes(ctx, stream, p.set, after, until, applier)
 	if err == nil {
 		_, err = applier.Flush(ctx)

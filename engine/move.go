@@ -48,6 +48,7 @@ type Mover interface {
 	// CaptureRows returns rows of a capture that goes on, as of now: for a copy that was
 	// interrupted. The set has the capture's keys and some of its tables. Who read rows of the
 	// capture before is ended. Fails with 55000 if nothing is captured under the id any more.
+	// See [RowSource.Parts] for a table of which some parts were loaded.
 	CaptureRows(ctx context.Context, id string, set Set) (RowSource, error)
 	// Changes sends all transactions after the position that changed rows of the
 	// set (the capture's keys, all of its tables or some), in the order of their commits, to the sink, until ctx ends, the sink
@@ -76,13 +77,16 @@ type Mover interface {
 
 	// Load adds rows in PostgreSQL's COPY text format, columns as in
 	// MoveTable.Columns, past guards and triggers; id is that of the capture which they are
-	// of. After an error some of the rows may be there: purge the set.
-	Load(ctx context.Context, id string, table *MoveTable, rows io.Reader) (n int64, err error)
-	// SetLoaded notes that all rows of a table were loaded under the id, until Release.
+	// of. A part with Since is noted with its last rows, until Release, unless the engine notes none.
+	// After an error some of the rows may be there: purge those of a table without noted parts.
+	Load(ctx context.Context, id string, table *MoveTable, part Part, rows io.Reader) (n int64, err error)
+	// SetLoaded notes that all rows of a table were loaded under the id, until Release, in place of its parts.
 	SetLoaded(ctx context.Context, id string, table LoadedTable) error
-	// Loaded returns what SetLoaded has noted, after it has ended what Load has under way
+	// Loaded returns what SetLoaded and Load have noted, after it has ended what Load has under way
 	// under the id.
 	Loaded(ctx context.Context, id string) ([]LoadedTable, error)
+	// ForgetParts drops what Load has noted of a table: its rows are to be purged.
+	ForgetParts(ctx context.Context, id string, table *MoveTable) error
 	// Apply opens the one way by which changes of a capture elsewhere are applied
 	// here, past guards and triggers. A second Apply of the same id ends the first,
 	// after what that has under way in a commit: ask Applied where to begin afterwards.
@@ -177,18 +181,58 @@ type MoveTable struct {
 type LoadedTable struct {
 	Schema, Name string
 	Rows, Bytes  int64
+	// Parts are those that were loaded of a table that is not whole; nil: all of it was.
+	Parts []Part
+}
+
+// AddLoaded adds what was noted of a table, or of one part of it (the one with a Place), to a list. A table that is whole has
+// no parts: those that are noted are older. A version of Cleave that does not know of parts leaves them.
+func AddLoaded(list []LoadedTable, t LoadedTable, part Part) []LoadedTable {
+	for i := range list {
+		of := &list[i]
+		switch {
+		case of.Schema != t.Schema || of.Name != t.Name:
+			continue
+		case part.Place == "":
+			*of = t
+		case of.Parts != nil:
+			of.Rows, of.Bytes, of.Parts = of.Rows+t.Rows, of.Bytes+t.Bytes, append(of.Parts, part)
+		}
+		return list
+	}
+	if part.Place == "" {
+		return append(list, t)
+	}
+	t.Parts = []Part{part}
+	return append(list, t)
+}
+
+// Part is some rows of a table, in the words of the shard that they are read from. The zero value is the whole table.
+type Part struct {
+	// Place says which rows. A row that is not changed stays in its part.
+	Place string
+	// Since is the view as of which they are read; "": the part cannot be noted.
+	Since string
+	// Changed, if it is not "", is the Since of a view as of which they were loaded before: only the rows are read that were changed since.
+	Changed string
 }
 
 // RowSource is one consistent view of a Set.
 type RowSource interface {
 	// Position is where the changes after this view begin.
 	Position() Position
-	// Rows writes a table's rows (an index into Set.Tables) in PostgreSQL's COPY
-	// text format, columns as in MoveTable.Columns. Several tables may be written
-	// at the same time by several goroutines. part and parts divide a large table: the
-	// rows of parts 0 to parts-1 are those of the table.
+	// Parts divides a table (an index into Set.Tables) into parts of about so many bytes each.
+	//
+	// there are parts that were loaded from earlier views of the same capture. A change of a row between
+	// that view and this one has then to be applied as ChangeLeave, or not at all if it is an insert. After
+	// that all rows of the parts that are returned, and no others, are missing on the target.
+	// Fails with 55000 if rows may not lie any more where they were: all of the table is to be copied again.
+	Parts(ctx context.Context, table int, bytes int64, there []Part) ([]Part, error)
+	// Rows writes the rows of a part of a table in PostgreSQL's COPY
+	// text format, columns as in MoveTable.Columns. Several may be written
+	// at the same time by several goroutines.
 	// With a pace they are read piece by piece.
-	Rows(ctx context.Context, table, part, parts int, pace Pace, to io.Writer) error
+	Rows(ctx context.Context, table int, part Part, pace Pace, to io.Writer) error
 	// Close ends the view; the capture goes on.
 	Close() error
 }
@@ -202,13 +246,19 @@ const (
 	ChangeUpdate   ChangeOp = 'U'
 	ChangeDelete   ChangeOp = 'D'
 	ChangeTruncate ChangeOp = 'T' // all rows of the set in the table
+	ChangeLeave    ChangeOp = 'L' // a delete of a row that need not be there
 )
+
+// HasOld reports whether such a change names the row that was.
+func (op ChangeOp) HasOld() bool {
+	return op == ChangeUpdate || op == ChangeDelete || op == ChangeLeave
+}
 
 // Change is one row's change. It is valid during the call that gives it.
 type Change struct {
 	Op    ChangeOp
 	Table int // index into Set.Tables
-	// Old are the identity's values before it (update, delete), in the order of MoveTable.Identity.
+	// Old are the identity's values before it (update, delete, leave), in the order of MoveTable.Identity.
 	Old []Text
 	// New are the row's values after it (insert, update), in the order of
 	// MoveTable.Columns; Same marks those that an update left as they were and that
@@ -227,6 +277,14 @@ type ChangeSink interface {
 	// before it, it says that the stream has come that far; an Applier then has committed
 	// all changes when it returns.
 	Commit(ctx context.Context, at Position) error
+}
+
+// Leaver is a ChangeSink that wants of some tables only what lets rows leave. Changes gives it no inserts of them, and
+// need not know the values of rows that come into the set.
+type Leaver interface {
+	ChangeSink
+	// OnlyLeaves reports whether a table (an index into Set.Tables) is such a one.
+	OnlyLeaves(table int) bool
 }
 
 // Applier is a ChangeSink that applies to a shard what it is given. Changes are

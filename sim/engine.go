@@ -241,7 +241,7 @@ func (m *mover) Captures(context.Context) (ids []string, err error) {
 }
 
 // Load adds a row. What is loaded and not noted is purged before the next try.
-func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, rows io.Reader) (n int64, err error) {
+func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, _ engine.Part, rows io.Reader) (n int64, err error) {
 	number := 0
 	if err := m.look(func() { number = m.s.loads[id] }); err != nil {
 		return 0, err
@@ -269,6 +269,9 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 	}
 	return n, nil
 }
+
+// ForgetParts has nothing to forget: a table of one row has one part.
+func (m *mover) ForgetParts(context.Context, string, *engine.MoveTable) error { return nil }
 
 func (m *mover) SetLoaded(ctx context.Context, id string, table engine.LoadedTable) error {
 	after, err := m.enter(ctx, "notes as loaded "+id+" "+table.Name, m.s.mine)
@@ -421,13 +424,17 @@ func (v *snapshot) lost() (err error) {
 	}), err)
 }
 
-func (v *snapshot) Rows(_ context.Context, table, part, _ int, _ engine.Pace, to io.Writer) error {
+func (v *snapshot) Parts(context.Context, int, int64, []engine.Part) ([]engine.Part, error) {
+	return []engine.Part{{}}, nil
+}
+
+func (v *snapshot) Rows(_ context.Context, table int, _ engine.Part, _ engine.Pace, to io.Writer) error {
 	if err := v.lost(); err != nil {
 		return err
 	}
 	k := keyIn(v.set.Tables[table].Name)
 	ids, ok := v.rows[k]
-	if !ok || part > 0 {
+	if !ok {
 		return nil
 	}
 	_, err := fmt.Fprintf(to, "%d\t%s\n", k, idsText(ids))

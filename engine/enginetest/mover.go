@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,8 @@ type MoverHarness struct {
 	Columns []MoveColumn
 	// Huge is the number of rows of the largest transaction; 0 is 20,000.
 	Huge int
+	// OlderSeizes does what Seize did in versions that knew no parts of tables.
+	OlderSeizes func(t testing.TB, url string, token uint64)
 }
 
 // MoveColumn is a type of columns with values of it, as SQL.
@@ -66,6 +69,11 @@ func RunMover(t *testing.T, h MoverHarness) {
 	t.Run("Sets", func(t *testing.T) { runMoveSets(t, h) })
 	t.Run("Resume", func(t *testing.T) { runMoveResume(t, h) })
 	t.Run("Interrupted", func(t *testing.T) { runMoveInterrupted(t, h) })
+	t.Run("Parts", func(t *testing.T) { runMoveParts(t, h) })
+	t.Run("Parts written", func(t *testing.T) { runMovePartsWritten(t, h) })
+	t.Run("Parts of a table that grows", func(t *testing.T) { runMovePartsGrown(t, h) })
+	t.Run("Parts and an older leader", func(t *testing.T) { runMovePartsOlder(t, h) })
+	t.Run("Leave", func(t *testing.T) { runMoveLeave(t, h) })
 	t.Run("Huge", func(t *testing.T) { runMoveHuge(t, h) })
 	t.Run("Strict", func(t *testing.T) { runMoveStrict(t, h) })
 	t.Run("One applier", func(t *testing.T) { runMoveOneApplier(t, h) })
@@ -91,6 +99,8 @@ func RunMoverBasics(t *testing.T, h MoverHarness) {
 	t.Run("Fence", func(t *testing.T) { runMoveFence(t, h) })
 	t.Run("Purge", func(t *testing.T) { runMovePurge(t, h) })
 	t.Run("View", func(t *testing.T) { runMoveView(t, h) })
+	t.Run("Parts written", func(t *testing.T) { runMovePartsWritten(t, h) })
+	t.Run("Parts and an older leader", func(t *testing.T) { runMovePartsOlder(t, h) })
 }
 
 // moveTable is a table of the suite: its columns come after the shard key's.
@@ -195,7 +205,7 @@ func (m *move) make(tables ...moveTable) {
 }
 
 func (m *move) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Minute)
 	m.t.Cleanup(cancel)
 	return ctx
 }
@@ -217,30 +227,45 @@ func (m *move) copy(parts int) {
 	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, view.Position()))
 }
 
+// partBytes are the bytes of a part by which a table has one, or as many as it gets.
+func partBytes(parts int) int64 {
+	if parts == 1 {
+		return 1 << 40
+	}
+	return 1
+}
+
 func (m *move) load(view engine.RowSource, parts int) {
 	m.t.Helper()
-	errs := make(chan error)
+	var all error
+	var wait sync.WaitGroup
+	var mu sync.Mutex
 	for table := range m.set.Tables {
-		for part := range parts {
-			go func() { errs <- m.pour(m.ctx(), view, table, part, parts) }()
+		list, err := view.Parts(m.ctx(), table, partBytes(parts), nil)
+		m.must("divide", err)
+		for i, part := range list {
+			wait.Go(func() {
+				err := m.pour(m.ctx(), view, table, part, i)
+				mu.Lock()
+				defer mu.Unlock()
+				all = errors.Join(all, err)
+			})
 		}
 	}
-	var all error
-	for range parts * len(m.set.Tables) {
-		all = errors.Join(all, <-errs)
-	}
+	wait.Wait()
 	m.must("copy", all)
 }
 
-func (m *move) pour(ctx context.Context, view engine.RowSource, table, part, parts int) error {
+// pour loads a part, in pieces or not.
+func (m *move) pour(ctx context.Context, view engine.RowSource, table int, part engine.Part, pieces int) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := view.Rows(ctx, table, part, parts, inPieces(table+part), w)
+		err := view.Rows(ctx, table, part, inPieces(table+pieces), w)
 		w.CloseWithError(err)
 		done <- err
 	}()
-	_, err := m.dst.Load(ctx, m.id, &m.set.Tables[table], r)
+	_, err := m.dst.Load(ctx, m.id, &m.set.Tables[table], part, r)
 	r.CloseWithError(errors.New("the load has ended"))
 	return errors.Join(err, <-done)
 }
@@ -336,8 +361,12 @@ func inPieces(part int) engine.Pace {
 func rowsText(t testing.TB, ctx context.Context, view engine.RowSource, table, parts int) []string {
 	t.Helper()
 	var b bytes.Buffer
-	for part := range parts {
-		if err := view.Rows(ctx, table, part, parts, inPieces(part), &b); err != nil {
+	list, err := view.Parts(ctx, table, partBytes(parts), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, part := range list {
+		if err := view.Rows(ctx, table, part, inPieces(i), &b); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,6 +27,8 @@ type writers struct {
 	// last is the acknowledged value of each key of the table other; 0 is none.
 	last map[int]int
 	stop chan struct{}
+	// allowed has a token for each write that they may do; nil: any number.
+	allowed chan struct{}
 }
 
 // start makes n writers, each with keys of its own, most of them in the set.
@@ -47,16 +49,14 @@ func (w *writers) start(m *move, n int) {
 func (w *writers) write(c *talk, r *rand.Rand, i, n int) error {
 	mine := map[int]int{}
 	for serial := 1; ; serial++ {
-		select {
-		case <-w.stop:
+		if !w.goesOn() {
 			return nil
-		default:
 		}
 		k := 95 + r.IntN(110)
 		k -= k%n - i
 		var sqls []string
 		next := serial
-		switch r.IntN(6) {
+		switch r.IntN(7) {
 		case 0:
 			sqls, next = []string{fmt.Sprintf(`DELETE FROM other WHERE k = %d`, k)}, 0
 		case 1:
@@ -66,6 +66,9 @@ func (w *writers) write(c *talk, r *rand.Rand, i, n int) error {
 			sqls, next = []string{`BEGIN`, fmt.Sprintf(`UPDATE other SET v = v + 1 WHERE k = %d`, k), `ROLLBACK`}, mine[k]
 		case 3:
 			sqls, next = []string{fmt.Sprintf(`UPDATE "Row s" SET v = 'u', n = n + 1 WHERE "the key" = %d`, k)}, mine[k]
+		case 4: // parts of transactions
+			sqls, next = []string{`BEGIN`, fmt.Sprintf(`INSERT INTO "Row s" VALUES (%d, %d, 'a', 0)`, k, serial), `SAVEPOINT a`, fmt.Sprintf(`UPDATE "Row s" SET n = n + 1 WHERE "the key" = %d`, k), `RELEASE a`,
+				`SAVEPOINT b`, fmt.Sprintf(`DELETE FROM "Row s" WHERE "the key" = %d`, k), `ROLLBACK TO b`, `COMMIT`}, mine[k]
 		default:
 			sqls = []string{fmt.Sprintf(`INSERT INTO other VALUES (%d, %d) ON CONFLICT (k) DO UPDATE SET v = %d`, k, serial, serial)}
 		}
@@ -93,6 +96,31 @@ func (w *writers) write(c *talk, r *rand.Rand, i, n int) error {
 		w.written++
 		w.last[k] = next
 		w.mu.Unlock()
+	}
+}
+
+// goesOn waits until a writer may write, and reports whether it is to.
+func (w *writers) goesOn() bool {
+	if w.allowed == nil {
+		select {
+		case <-w.stop:
+			return false
+		default:
+			return true
+		}
+	}
+	select {
+	case <-w.stop:
+		return false
+	case <-w.allowed:
+		return true
+	}
+}
+
+// allow lets them do n more writes.
+func (w *writers) allow(n int) {
+	for range n {
+		w.allowed <- struct{}{}
 	}
 }
 
@@ -218,7 +246,7 @@ func runMoveCrash(t *testing.T, h MoverHarness) {
 		view, err := m.src.Capture(m.ctx(), m.id, m.set)
 		m.must("capture", err)
 		restart(m, 0)
-		if err := view.Rows(m.ctx(), 0, 0, 1, nil, io.Discard); err == nil {
+		if err := view.Rows(m.ctx(), 0, engine.Part{}, nil, io.Discard); err == nil {
 			t.Fatal("a view outlives its server")
 		}
 		_ = view.Close()
@@ -232,7 +260,7 @@ func runMoveCrash(t *testing.T, h MoverHarness) {
 		r, w := io.Pipe()
 		loaded := make(chan error, 1)
 		go func() {
-			_, err := m.dst.Load(m.ctx(), m.id, &m.set.Tables[0], r)
+			_, err := m.dst.Load(m.ctx(), m.id, &m.set.Tables[0], engine.Part{}, r)
 			r.CloseWithError(errors.New("the load has ended"))
 			loaded <- err
 		}()
@@ -334,10 +362,10 @@ func runMoveInterrupted(t *testing.T, h MoverHarness) {
 	first, err := m.src.Capture(m.ctx(), m.id, m.set)
 	m.must("capture", err)
 	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, first.Position()))
-	m.must("load", m.pour(m.ctx(), first, 0, 0, 1))
+	m.must("load", m.pour(m.ctx(), first, 0, engine.Part{}, 0))
 	there := engine.LoadedTable{Schema: "public", Name: "Row s", Rows: 50, Bytes: 1 << 40}
 	m.must("set loaded", m.dst.SetLoaded(m.ctx(), m.id, there))
-	_, err = m.dst.Load(m.ctx(), m.id, &m.set.Tables[1], strings.NewReader("100\t1\n101\t1\n"))
+	_, err = m.dst.Load(m.ctx(), m.id, &m.set.Tables[1], engine.Part{}, strings.NewReader("100\t1\n101\t1\n"))
 	m.must("load", err)
 	m.must("close", first.Close())
 	both(100)
@@ -346,7 +374,7 @@ func runMoveInterrupted(t *testing.T, h MoverHarness) {
 	r, w := io.Pipe()
 	loaded := make(chan error, 1)
 	go func() {
-		_, err := m.dst.Load(m.ctx(), m.id, &m.set.Tables[1], r)
+		_, err := m.dst.Load(m.ctx(), m.id, &m.set.Tables[1], engine.Part{}, r)
 		r.CloseWithError(errors.New("the load has ended"))
 		loaded <- err
 	}()

@@ -118,7 +118,7 @@ func runMoveTokens(t *testing.T, h MoverHarness) {
 		"capture changes": func() error { _, err := old.CaptureChanges(m.ctx(), "another", m.set); return err },
 		"release":         func() error { return old.Release(m.ctx(), m.id) },
 		"load": func() error {
-			_, err := old.Load(m.ctx(), m.id, &m.set.Tables[0], strings.NewReader("111\t1\n"))
+			_, err := old.Load(m.ctx(), m.id, &m.set.Tables[0], engine.Part{}, strings.NewReader("111\t1\n"))
 			return err
 		},
 		"apply": func() error {
@@ -350,7 +350,7 @@ func runMoveView(t *testing.T, h MoverHarness) {
 	m.must("close", s.Close())
 	m.must("close again", s.Close())
 	same(t, "after the capture", m.record(s.Position(), m.here()).texts(), []string{"[I other new 103 1]", "[U other old 101 new 101 5; U other old 102 new 102 5; U other old 103 new 103 5]"})
-	if err := s.Rows(m.ctx(), 0, 0, 1, nil, &bytes.Buffer{}); err == nil {
+	if err := s.Rows(m.ctx(), 0, engine.Part{}, nil, &bytes.Buffer{}); err == nil {
 		t.Fatal("a closed view has rows")
 	}
 }

@@ -242,7 +242,7 @@ func (a *applier) Change(ctx context.Context, c *engine.Change) error {
 			}
 		}
 	}
-	if c.Op == engine.ChangeDelete || c.Op == engine.ChangeUpdate {
+	if c.Op.HasOld() {
 		for _, v := range c.Old {
 			add(v)
 		}
@@ -550,6 +550,10 @@ func (a *applier) tag(e expectation, tag string) {
 		if rows != "1" {
 			a.err = a.misfit(e, fmt.Sprintf("it hit %s rows", rows), "")
 		}
+	case byte(engine.ChangeLeave):
+		if rows != "0" && rows != "1" {
+			a.err = a.misfit(e, fmt.Sprintf("it hit %s rows", rows), "")
+		}
 	case opProgress:
 		if rows != "1" {
 			a.err = (&sqlstate.Error{
@@ -574,7 +578,7 @@ func (a *applier) refused(e expectation, err *sqlstate.Error) {
 		a.err = a.misfit(e, "a row is in its way: "+err.Message, err.Detail)
 		return
 	}
-	if e.op == byte(engine.ChangeInsert) || e.op == byte(engine.ChangeUpdate) || e.op == byte(engine.ChangeDelete) || e.op == byte(engine.ChangeTruncate) {
+	if op := engine.ChangeOp(e.op); op == engine.ChangeInsert || op == engine.ChangeTruncate || op.HasOld() {
 		_ = onTable(err, &a.set.Tables[e.table])
 	}
 	a.err = err
@@ -583,7 +587,7 @@ func (a *applier) refused(e expectation, err *sqlstate.Error) {
 // misfit is the error for a change that does not fit the rows.
 func (a *applier) misfit(e expectation, what, detail string) error {
 	t := &a.set.Tables[e.table]
-	kind := map[byte]string{'I': "an INSERT", 'U': "an UPDATE", 'D': "a DELETE"}[e.op]
+	kind := map[byte]string{'I': "an INSERT", 'U': "an UPDATE", 'D': "a DELETE", 'L': "a DELETE"}[e.op]
 	return (&sqlstate.Error{
 		Code: sqlstate.DataCorrupted, Op: opApply, Shard: a.v.s.cfg.Name, Schema: t.Schema, Table: t.Name,
 		Message: fmt.Sprintf("%s of table %q does not fit the copy: %s", kind, t.Schema+"."+t.Name, what), Detail: detail,
@@ -611,7 +615,7 @@ func (a *applier) statement(c *engine.Change) (statement, error) {
 		return s, nil
 	}
 	if isNew := c.Op == engine.ChangeInsert || c.Op == engine.ChangeUpdate; isNew && len(c.New) != len(t.Columns) ||
-		(c.Op == engine.ChangeUpdate || c.Op == engine.ChangeDelete) && len(c.Old) != len(t.Identity) ||
+		c.Op.HasOld() && len(c.Old) != len(t.Identity) ||
 		c.Op == engine.ChangeUpdate && len(c.Same) != len(t.Columns) {
 		return statement{}, sqlstate.New(sqlstate.InternalError, "a change of table %q with other columns than the set's", t.Name)
 	}
@@ -640,8 +644,11 @@ func (a *applier) statement(c *engine.Change) (statement, error) {
 			sets = []string{ident(t.Columns[free]) + " = " + ident(t.Columns[free])}
 		}
 		sql = "UPDATE ONLY " + qualify(t) + " SET " + strings.Join(sets, ", ") + " WHERE " + a.found(c.Table, n)
-	case engine.ChangeDelete:
-		sql = "DELETE FROM ONLY " + qualify(t) + " WHERE " + a.found(c.Table, 0)
+	case engine.ChangeDelete, engine.ChangeLeave:
+		if sql = "DELETE FROM ONLY " + qualify(t) + " WHERE " + a.found(c.Table, 0); c.Op == engine.ChangeLeave {
+			// No row need be there, so one with that key may be another's: a key without the shard key is not unique over shards.
+			sql += " AND (" + a.where[c.Table] + ")"
+		}
 	case engine.ChangeTruncate:
 		sql = "DELETE FROM ONLY " + qualify(t) + " WHERE " + a.where[c.Table]
 	default:

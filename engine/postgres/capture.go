@@ -344,23 +344,34 @@ func (r *rowSource) in(ctx context.Context, do func(c *conn) error) error {
 	return err
 }
 
-// Rows relays COPY's bytes. Parts are runs of blocks. Should the table get another file
+// Rows relays COPY's bytes. Should the table get another file
 // meanwhile (TRUNCATE, VACUUM FULL, ALTER TABLE), rows may have been read twice or not at
 // all: it fails with 55000, and the capture has to begin anew.
-func (r *rowSource) Rows(ctx context.Context, table, part, parts int, pace engine.Pace, to io.Writer) error {
+func (r *rowSource) Rows(ctx context.Context, table int, part engine.Part, pace engine.Pace, to io.Writer) error {
 	const op = "read rows"
 	t, f := &r.set.Tables[table], r.facts[table]
 	sql := "COPY (SELECT " + strings.Join(idents(t.Columns), ", ") + " FROM ONLY " + qualify(t) + " WHERE " + keyspace.Condition(&r.set.Keys, idents(t.ShardKey))
-	run := blocks{from: f.Blocks * int64(part) / int64(parts), to: f.Blocks * int64(part+1) / int64(parts), last: part == parts-1}
-	err := r.in(ctx, func(c *conn) error {
-		if err := run.each(ctx, pace, func(cond string) error { return copyOut(ctx, c, sql+cond+") TO STDOUT", to) }); err != nil {
+	place, err := run{f.Filenode, blocks{to: f.Blocks, last: true}}, error(nil)
+	if part.Place != "" {
+		place, err = runOf(part.Place)
+	}
+	if err == nil && part.Changed != "" {
+		var since string
+		since, err = changedSince(part.Changed, part.Since)
+		sql += since
+	}
+	if err != nil {
+		return r.v.failed(ctx, op, err)
+	}
+	err = r.in(ctx, func(c *conn) error {
+		if err := place.each(ctx, pace, func(cond string) error { return copyOut(ctx, c, sql+cond+") TO STDOUT", to) }); err != nil {
 			return onTable(err, t)
 		}
 		// The lock of the first COPY lasts to the transaction's end: what is true now was
 		// true all the time.
 		now, err := r.v.facts(ctx, c, t)
-		if err == nil && (now.OID != f.OID || now.Filenode != f.Filenode) {
-			err = changed(t, "it has another file than when the copy began (TRUNCATE, VACUUM FULL, CLUSTER or ALTER TABLE)")
+		if err == nil && (now.OID != f.OID || now.Filenode != place.file) {
+			err = moved(t)
 		}
 		return err
 	})
@@ -541,7 +552,7 @@ func (v *mover) release(ctx context.Context, c *conn, id string) error {
 		if _, err := c.exec(ctx, "DROP PUBLICATION IF EXISTS "+ident(slot)); err != nil {
 			return err
 		}
-		_, err := c.exec(ctx, fmt.Sprintf("DELETE FROM cleave_internal.capture WHERE id = %[1]s; DELETE FROM cleave_internal.applied WHERE id = %[1]s; DELETE FROM cleave_internal.loaded WHERE id = %[1]s", literal(id)))
+		_, err := c.exec(ctx, fmt.Sprintf("DELETE FROM cleave_internal.capture WHERE id = %[1]s; DELETE FROM cleave_internal.applied WHERE id = %[1]s; DELETE FROM cleave_internal.loaded WHERE id = %[1]s; DELETE FROM cleave_internal.loaded_part WHERE id = %[1]s", literal(id)))
 		return err
 	})
 }

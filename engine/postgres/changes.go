@@ -576,6 +576,9 @@ func (st *stream) row(ctx context.Context, t *streamTable) error {
 	if err != nil || !before && !after {
 		return err
 	}
+	if to, ok := st.to.(engine.Leaver); ok && !before && to.OnlyLeaves(t.index) {
+		return nil
+	}
 	c := &st.change
 	c.Table, c.Old, c.New, c.Same = t.index, c.Old[:0], c.New[:0], c.Same[:0]
 	switch {

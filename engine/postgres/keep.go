@@ -24,6 +24,8 @@ var rights = []struct{ table, may string }{
 	{"capture", ""},
 	{"applied", ""},
 	{"loaded", ""},
+	{"loaded_part", ""},
+	{"leader_of_parts", ""},
 }
 
 // strangersSQL lists schema and tables that are not the mover's, or on which the URL's role lacks its rights, as ALTER names them.

@@ -17,8 +17,8 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Load is one COPY in one transaction.
-func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, rows io.Reader) (int64, error) {
+// Load is one COPY in one transaction, which notes the part as well.
+func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, part engine.Part, rows io.Reader) (int64, error) {
 	const op = "load rows"
 	if err := v.checkID(id); err != nil {
 		return 0, err
@@ -39,11 +39,14 @@ func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, rows i
 		if err := v.obeyed(ctx, c); err != nil {
 			return err
 		}
-		tag, err := copyIn(ctx, c, "COPY "+qualify(t)+" ("+strings.Join(idents(t.Columns), ", ")+") FROM STDIN", rows)
+		in := &counted{Reader: rows}
+		tag, err := copyIn(ctx, c, "COPY "+qualify(t)+" ("+strings.Join(idents(t.Columns), ", ")+") FROM STDIN", in)
 		if err != nil {
 			return onTable(err, t)
 		}
-		n, err = strconv.ParseInt(strings.TrimPrefix(tag, "COPY "), 10, 64)
+		if n, err = strconv.ParseInt(strings.TrimPrefix(tag, "COPY "), 10, 64); err == nil && part.Since != "" {
+			_, err = c.exec(ctx, noteSQL(id, t, part, n, in.n))
+		}
 		return err
 	})
 	if err != nil {
@@ -70,8 +73,8 @@ func (v *mover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) 
 	}
 	defer c.Close()
 	return v.failed(ctx, op, v.transact(ctx, c, func() error {
-		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.loaded VALUES (%s, %s, %s, %d, %d) ON CONFLICT (id, table_schema, table_name) DO UPDATE SET rows = excluded.rows, bytes = excluded.bytes`,
-			literal(id), literal(t.Schema), literal(t.Name), t.Rows, t.Bytes))
+		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.loaded VALUES (%s, %s, %s, %d, %d) ON CONFLICT (id, table_schema, table_name) DO UPDATE SET rows = excluded.rows, bytes = excluded.bytes; %s`,
+			literal(id), literal(t.Schema), literal(t.Name), t.Rows, t.Bytes, forgetPartsSQL(id, t.Schema, t.Name)))
 		return err
 	}))
 }
@@ -94,13 +97,15 @@ func (v *mover) Loaded(ctx context.Context, id string) ([]engine.LoadedTable, er
 	if err != nil {
 		return nil, v.failed(ctx, op, err)
 	}
-	res, err := c.exec(ctx, "SELECT table_schema, table_name, rows::pg_catalog.text, bytes::pg_catalog.text FROM cleave_internal.loaded WHERE id = "+literal(id))
+	res, err := c.exec(ctx, fmt.Sprintf(`SELECT table_schema, table_name, rows::pg_catalog.text, bytes::pg_catalog.text, '', '' FROM cleave_internal.loaded WHERE id = %[1]s
+		UNION ALL SELECT table_schema, table_name, rows::pg_catalog.text, bytes::pg_catalog.text, place, since FROM cleave_internal.loaded_part WHERE id = %[1]s`, literal(id)))
 	if err != nil {
 		return nil, v.failed(ctx, op, err)
 	}
-	out := make([]engine.LoadedTable, len(res.Rows))
-	for i, row := range res.Rows {
-		out[i] = engine.LoadedTable{Schema: row[0].String, Name: row[1].String, Rows: count(row[2]), Bytes: count(row[3])}
+	var out []engine.LoadedTable
+	for _, row := range res.Rows {
+		out = engine.AddLoaded(out, engine.LoadedTable{Schema: row[0].String, Name: row[1].String, Rows: count(row[2]), Bytes: count(row[3])},
+			engine.Part{Place: row[4].String, Since: row[5].String})
 	}
 	return out, nil
 }
@@ -240,7 +245,7 @@ func (v *mover) sums(ctx context.Context, c *conn, set engine.Set, pace engine.P
 		// OFFSET 0 keeps each text from being made twice.
 		sql := `SELECT pg_catalog.count(*)::pg_catalog.text, COALESCE(pg_catalog.sum(pg_catalog.hashtextextended((` + strings.Join(line, " || ") + `) COLLATE pg_catalog."C", 0)), 0)::pg_catalog.text
 			FROM (SELECT ` + strings.Join(texts, ", ") + ` FROM ONLY ` + qualify(t) + ` WHERE ` + where(&set, t)
-		all, err := v.blocks(ctx, c, t, pace)
+		all, err := blocksOf(ctx, c, t, pace)
 		if err != nil {
 			return nil, onTable(err, t)
 		}
@@ -271,8 +276,8 @@ type blocks struct {
 	last     bool
 }
 
-// blocks are all of a table, for a transaction that goes through them piece by piece.
-func (v *mover) blocks(ctx context.Context, c *conn, t *engine.MoveTable, pace engine.Pace) (blocks, error) {
+// blocksOf are all of a table, for a transaction that goes through them piece by piece.
+func blocksOf(ctx context.Context, c *conn, t *engine.MoveTable, pace engine.Pace) (blocks, error) {
 	if pace == nil {
 		return blocks{last: true}, nil
 	}
@@ -335,24 +340,31 @@ func (v *mover) Sizes(ctx context.Context, set engine.Set) (rows, bytes int64, e
 		return 0, 0, v.failed(ctx, op, err)
 	}
 	for i := range set.Tables {
-		t, f := &set.Tables[i], facts[i]
-		percent := 100.0
-		if f.Blocks > sampleBlocks {
-			percent = 100 * sampleBlocks / float64(f.Blocks)
-		}
-		sample := ""
-		if percent < 100 {
-			sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%g)", percent)
-		}
-		res, err := c.exec(ctx, fmt.Sprintf(`SELECT pg_catalog.count(*)::pg_catalog.text, coalesce(pg_catalog.sum(pg_catalog.pg_column_size(%s.*)), 0)::pg_catalog.text FROM ONLY %s%s WHERE %s`,
-			ident(t.Name), qualify(t), sample, where(&set, t)))
+		r, b, err := facts[i].sampled(ctx, c, &set, &set.Tables[i])
 		if err != nil {
-			return 0, 0, v.failed(ctx, op, onTable(err, t))
+			return 0, 0, v.failed(ctx, op, err)
 		}
-		rows += int64(float64(count(res.Rows[0][0])) * 100 / percent)
-		bytes += int64(float64(count(res.Rows[0][1])) * 100 / percent)
+		rows, bytes = rows+r, bytes+b
 	}
 	return rows, bytes, nil
+}
+
+// sampled is Sizes of one table.
+func (f *tableFacts) sampled(ctx context.Context, c *conn, set *engine.Set, t *engine.MoveTable) (rows, bytes int64, err error) {
+	percent := 100.0
+	if f.Blocks > sampleBlocks {
+		percent = 100 * sampleBlocks / float64(f.Blocks)
+	}
+	sample := ""
+	if percent < 100 {
+		sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%g)", percent)
+	}
+	res, err := c.exec(ctx, fmt.Sprintf(`SELECT pg_catalog.count(*)::pg_catalog.text, coalesce(pg_catalog.sum(pg_catalog.pg_column_size(%s.*)), 0)::pg_catalog.text FROM ONLY %s%s WHERE %s`,
+		ident(t.Name), qualify(t), sample, where(set, t)))
+	if err != nil {
+		return 0, 0, onTable(err, t)
+	}
+	return int64(float64(count(res.Rows[0][0])) * 100 / percent), int64(float64(count(res.Rows[0][1])) * 100 / percent), nil
 }
 
 // purges are where the last Purge of each set has stopped, so that the next does not go
@@ -437,4 +449,47 @@ func (v *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 	}
 	v.s.purges.set(key, stopped, n < limit)
 	return n, nil
+}
+
+var _ engine.Evictor = (*mover)(nil)
+
+// Evict locks the rows by deleting them: a move that purges or loads the same keys
+// waits for the end.
+func (v *mover) Evict(ctx context.Context, set engine.Set, want int64, sure func(context.Context) error) error {
+	const op = "delete rows"
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer v.done(c)
+	err = func() error {
+		if _, err := c.exec(ctx, "BEGIN"); err != nil {
+			return err
+		}
+		var gone int64
+		for i := range set.Tables {
+			t := &set.Tables[i]
+			res, err := c.exec(ctx, "DELETE FROM ONLY "+qualify(t)+" WHERE "+where(&set, t))
+			if err != nil {
+				return onTable(err, t)
+			}
+			n, err := strconv.ParseInt(strings.TrimPrefix(res.Tag, "DELETE "), 10, 64)
+			if err != nil {
+				return err
+			}
+			gone += n
+		}
+		if gone != want {
+			return sqlstate.New(sqlstate.SerializationFailure, "the rows to delete are %d, not %d: somebody has changed them", gone, want)
+		}
+		if err := sure(ctx); err != nil {
+			return err
+		}
+		_, err := c.exec(ctx, "COMMIT")
+		return err
+	}()
+	if err != nil && engine.Lost(err) == nil {
+		_, _ = c.exec(context.WithoutCancel(ctx), "ROLLBACK") // if it fails the conversation is closed next
+	}
+	return v.failed(ctx, op, err)
 }

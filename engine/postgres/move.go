@@ -21,12 +21,16 @@ import (
 // written before its publication and slot are made, so that a crash leaves nothing
 // that is not listed; applied says how far changes from elsewhere were applied, and
 // owner is the one Applier that may commit; loaded has the tables whose rows are all
-// there, and what they were.
+// there, and what they were; loaded_part has the parts that are there of others;
+// leader_of_parts is the token of the last leader that knew of parts.
 const moveTables = `CREATE TABLE IF NOT EXISTS cleave_internal.leader (one boolean PRIMARY KEY DEFAULT true CHECK (one), token numeric NOT NULL);
 CREATE TABLE IF NOT EXISTS cleave_internal.capture (id text PRIMARY KEY, slot text NOT NULL, began pg_catalog.pg_lsn, definition text NOT NULL,
 	made_at timestamptz NOT NULL DEFAULT pg_catalog.now());
 CREATE TABLE IF NOT EXISTS cleave_internal.applied (id text PRIMARY KEY, position text NOT NULL, owner text NOT NULL DEFAULT '');
-CREATE TABLE IF NOT EXISTS cleave_internal.loaded (id text, table_schema text, table_name text, rows bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (id, table_schema, table_name))`
+CREATE TABLE IF NOT EXISTS cleave_internal.loaded (id text, table_schema text, table_name text, rows bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (id, table_schema, table_name));
+CREATE TABLE IF NOT EXISTS cleave_internal.loaded_part (id text, table_schema text, table_name text, place text, since text NOT NULL, rows bigint NOT NULL, bytes bigint NOT NULL,
+	PRIMARY KEY (id, table_schema, table_name, place));
+CREATE TABLE IF NOT EXISTS cleave_internal.leader_of_parts (one boolean PRIMARY KEY DEFAULT true CHECK (one), token numeric NOT NULL)`
 
 const moveTablesSQL = `BEGIN;
 SELECT pg_catalog.pg_advisory_xact_lock(%d);
@@ -122,7 +126,7 @@ func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables, curren
 	if write {
 		set += `SELECT pg_catalog.set_config('session_replication_role', 'replica', false), CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', false) END; `
 	}
-	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.loaded') IS NOT NULL, `+v.s.moverSQL()+` IS NOT NULL`)
+	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.leader_of_parts') IS NOT NULL, `+v.s.moverSQL()+` IS NOT NULL`)
 	if err != nil {
 		return false, false, err
 	}
@@ -342,7 +346,8 @@ func (v *mover) transact(ctx context.Context, c *conn, do func() error) error {
 	return err
 }
 
-// Seize keeps the token in a row that every transaction of a mover locks.
+// Seize keeps the token in a row that every transaction of a mover locks. A leader of a version that knows no parts leaves their notes, and
+// may purge the rows: so they are deleted if the last leader was not one that knew them.
 func (v *mover) Seize(ctx context.Context) error {
 	const op = "seize the shard"
 	c, err := v.housekeeping(ctx, op)
@@ -351,8 +356,10 @@ func (v *mover) Seize(ctx context.Context) error {
 	}
 	defer v.done(c)
 	return v.failed(ctx, op, v.transact(ctx, c, func() error {
-		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.leader (token) VALUES (%d)
-			ON CONFLICT (one) DO UPDATE SET token = EXCLUDED.token WHERE leader.token < EXCLUDED.token`, v.token))
+		_, err := c.exec(ctx, fmt.Sprintf(`SELECT FROM cleave_internal.leader FOR UPDATE;
+			DELETE FROM cleave_internal.loaded_part WHERE (SELECT token FROM cleave_internal.leader) IS DISTINCT FROM (SELECT token FROM cleave_internal.leader_of_parts);
+			INSERT INTO cleave_internal.leader (token) VALUES (%[1]d) ON CONFLICT (one) DO UPDATE SET token = EXCLUDED.token WHERE leader.token < EXCLUDED.token;
+			INSERT INTO cleave_internal.leader_of_parts (token) VALUES (%[1]d) ON CONFLICT (one) DO UPDATE SET token = EXCLUDED.token`, v.token))
 		return err
 	}))
 }

@@ -53,11 +53,19 @@ func benchCopy(b *testing.B, src, dst engine.Mover, set engine.Set, id string, p
 		b.Fatal(err)
 	}
 	var wait sync.WaitGroup
-	for part := range parts {
+	_, size, err := src.Sizes(b.Context(), set)
+	if err != nil {
+		b.Fatal(err)
+	}
+	list, err := view.Parts(b.Context(), 0, size/int64(parts)+1, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, part := range list {
 		wait.Go(func() {
 			r, w := io.Pipe()
-			wait.Go(func() { w.CloseWithError(view.Rows(b.Context(), 0, part, parts, nil, w)) })
-			if _, err := dst.Load(b.Context(), id, &set.Tables[0], r); err != nil {
+			wait.Go(func() { w.CloseWithError(view.Rows(b.Context(), 0, part, nil, w)) })
+			if _, err := dst.Load(b.Context(), id, &set.Tables[0], part, r); err != nil {
 				b.Error(err)
 			}
 		})

@@ -89,8 +89,8 @@ func (p *pair) copy() {
 	p.must(err)
 	for i := range p.set.Tables {
 		var b bytes.Buffer
-		p.must(view.Rows(p.t.Context(), i, 0, 1, nil, &b))
-		_, err := p.dst.Load(p.t.Context(), pairID, &p.set.Tables[i], &b)
+		p.must(view.Rows(p.t.Context(), i, engine.Part{}, nil, &b))
+		_, err := p.dst.Load(p.t.Context(), pairID, &p.set.Tables[i], engine.Part{}, &b)
 		p.must(err)
 	}
 	p.must(view.Close())
@@ -558,9 +558,11 @@ func TestMoveRewrite(t *testing.T) {
 	view, err := p.src.Capture(t.Context(), pairID, p.set)
 	p.must(err)
 	defer view.Close()
-	p.must(view.Rows(t.Context(), 0, 0, 2, nil, io.Discard))
+	parts, err := view.Parts(t.Context(), 0, 64<<10, nil)
+	p.must(err)
+	p.must(view.Rows(t.Context(), 0, parts[0], nil, io.Discard))
 	p.do(`VACUUM FULL t`)
-	if err := view.Rows(t.Context(), 0, 1, 2, nil, io.Discard); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || sqlstate.As(err).Table != "t" {
+	if err := view.Rows(t.Context(), 0, parts[1], nil, io.Discard); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || sqlstate.As(err).Table != "t" {
 		t.Fatalf("got %v", err)
 	}
 	// Parts are those of the table also when it is none of them.

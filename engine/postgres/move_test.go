@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"testing"
@@ -34,6 +35,9 @@ func moverHarness(t *testing.T, install localpg.Installation) enginetest.MoverHa
 	h.URL = func(t testing.TB) string {
 		next++
 		return pgtest.DatabaseOn(t, servers[next%2])
+	}
+	h.OlderSeizes = func(t testing.TB, at string, token uint64) {
+		pgtest.Ask(t, pgtest.Super(at), fmt.Sprintf(`INSERT INTO cleave_internal.leader (token) VALUES (%d) ON CONFLICT (one) DO UPDATE SET token = EXCLUDED.token`, token))
 	}
 	h.Restart = func(_ testing.TB, at string) {
 		u, err := url.Parse(at)

@@ -22,8 +22,11 @@ type tableFacts struct {
 	Inherits    bool
 	Filenode    int64
 	Blocks      int64
+	Bytes       int64 // with those of values out of line
 	Columns     []columnFacts
+	Heap        bool // how its rows are stored
 	Primary     []string
+	Deferrable  bool // Primary is unique at a statement's or transaction's end only
 	Index       []string
 	Triggers    []string // that fire for a mover's writes as well
 	Bars        bool     // its guard does not let the mover pass
@@ -47,6 +50,8 @@ var factsSQL = `SELECT w.i, pg_catalog.encode(pg_catalog.convert_to(pg_catalog.j
 'OID', c.oid::pg_catalog.int8, 'Kind', c.relkind, 'Persistence', c.relpersistence, 'Identity', c.relreplident,
 'Inherits', c.relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid),
 'Filenode', COALESCE(pg_catalog.pg_relation_filenode(c.oid)::pg_catalog.int8, 0), 'Blocks', COALESCE(pg_catalog.pg_relation_size(c.oid), 0) / pg_catalog.current_setting('block_size')::pg_catalog.int8,
+'Bytes', COALESCE(pg_catalog.pg_table_size(c.oid), 0), 'Heap', EXISTS (SELECT FROM pg_catalog.pg_am AS m WHERE m.oid = c.relam AND m.amname = 'heap'),
+'Deferrable', EXISTS (SELECT FROM pg_catalog.pg_index AS x WHERE x.indrelid = c.oid AND x.indisprimary AND NOT x.indimmediate),
 'Columns', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
 	'Name', a.attname,
 	'Type', CASE WHEN en.nspname <> 'pg_catalog' AND pg_catalog.pg_type_is_visible(COALESCE(el.oid, t.oid))

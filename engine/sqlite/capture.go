@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	lib "modernc.org/sqlite/lib"
@@ -24,10 +26,12 @@ import (
 
 // moveSchema is what moves need in a file. Rows of cleave_log are read by seq, from
 // a position on; cleave_move has a row for each id that has something here, and cleave_loaded
-// one for each table whose rows were loaded under an id.
+// one for each table whose rows were loaded under an id, cleave_loaded_part for each part of others.
 const moveSchema = `CREATE TABLE IF NOT EXISTS cleave_log (seq INTEGER PRIMARY KEY AUTOINCREMENT, capture INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS cleave_move (n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, born TEXT NOT NULL, applied TEXT, owner TEXT, forgotten INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS cleave_loaded (id TEXT NOT NULL, table_schema TEXT NOT NULL, table_name TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (id, table_schema, table_name))`
+CREATE TABLE IF NOT EXISTS cleave_loaded (id TEXT NOT NULL, table_schema TEXT NOT NULL, table_name TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (id, table_schema, table_name));
+CREATE TABLE IF NOT EXISTS cleave_loaded_part (id TEXT NOT NULL, table_schema TEXT NOT NULL, table_name TEXT NOT NULL, place TEXT NOT NULL, since TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL,
+	PRIMARY KEY (id, table_schema, table_name, place))`
 
 // changeSchema is the mark of a changed definition in the log, beside engine.ChangeOp.
 const changeSchema = 'X'
@@ -425,4 +429,58 @@ func notAsMoved(d *catalog.Table, format string, a ...any) error {
 		WithHint("Look at it on both shards: cleave doctor. Make them equal, then move again.")
 	e.Schema, e.Table = d.Schema, d.Name
 	return e
+}
+
+// A part of a table is a run of its rowids: docs/design/sqlite-move.md, "Parts".
+
+// partsMost bounds the parts of a table: each that is loaded again reads the log.
+const partsMost = 64
+
+// rowRun is what engine.Part.Place says: rowids from low to high, which is not one of them. The least and the
+// greatest number are no bounds. file is the file's schema version: VACUUM gives rows other
+// rowids, and makes another one.
+type rowRun struct{ file, low, high int64 }
+
+func (r rowRun) String() string { return fmt.Sprintf("%d:%d:%d", r.file, r.low, r.high) }
+
+func runOf(place string) (r rowRun, err error) {
+	if n, err := fmt.Sscanf(place, "%d:%d:%d", &r.file, &r.low, &r.high); n < 3 || err != nil {
+		return r, sqlstate.New(sqlstate.InvalidParameterValue, "%q is no part of a table", place)
+	}
+	return r, nil
+}
+
+// cond is the condition for the rows of a part, to be added to others.
+func (r rowRun) cond() (cond string) {
+	if r.low != math.MinInt64 {
+		cond = fmt.Sprintf(" AND rowid >= (%d)", r.low)
+	}
+	if r.high != math.MaxInt64 {
+		cond += fmt.Sprintf(" AND rowid < (%d)", r.high)
+	}
+	return cond
+}
+
+// divide cuts a run into pieces of a span.
+func (r rowRun) divide(span uint64) (out []rowRun) {
+	for from := r.low; ; {
+		if uint64(r.high-from) <= span {
+			return append(out, rowRun{r.file, from, r.high})
+		}
+		out = append(out, rowRun{r.file, from, from + int64(span)})
+		from += int64(span)
+	}
+}
+
+// missing are the runs of the table's rows between others, before and after them: rows may have been added there.
+func missing(table rowRun, there []rowRun) (out []rowRun) {
+	slices.SortFunc(there, func(a, b rowRun) int { return cmp.Compare(a.low, b.low) })
+	at := table.low
+	for _, r := range append(there, rowRun{table.file, table.high, table.high}) {
+		if high := min(r.low, table.high); high > at {
+			out = append(out, rowRun{table.file, at, high})
+		}
+		at = max(at, r.high)
+	}
+	return out
 }

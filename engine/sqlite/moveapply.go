@@ -34,14 +34,15 @@ const (
 
 // Load implements engine.Mover. The rows are committed in several transactions, all
 // but the last of which the disk is not waited for: what follows a power failure is
-// a copy from the beginning.
-func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, rows io.Reader) (int64, error) {
+// a copy from the beginning, or behind the parts that are noted: that is done with the last rows. Rows of a part
+// that are there from a try before are as they are read now, and stay.
+func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, part engine.Part, rows io.Reader) (int64, error) {
 	c, err := m.conn(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer m.put(c)
-	l := &loader{m: m, c: c, id: id, table: table, in: copytext.NewReader(rows)}
+	l := &loader{m: m, c: c, id: id, table: table, part: part, in: copytext.NewReader(rows)}
 	if err := m.change(ctx, c, l.begin); err != nil {
 		return 0, err
 	}
@@ -84,6 +85,7 @@ type loader struct {
 	c      *Conn
 	id     string
 	table  *engine.MoveTable
+	part   engine.Part
 	born   string // the move's birth, which has to stay the same
 	types  []uint32
 	insert string
@@ -91,6 +93,7 @@ type loader struct {
 	in          *copytext.Reader
 	fields      []copytext.Field
 	line, total int64
+	bytes       int64
 	values      []value.Datum // of the rows that are read and not written
 	last        bool          // nothing follows them
 }
@@ -107,7 +110,9 @@ func (l *loader) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	l.types, l.insert = nil, insertInto(t)
+	if l.types, l.insert = nil, insertInto(t); l.part.Since != "" {
+		l.insert += " ON CONFLICT DO NOTHING"
+	}
 	for _, col := range t.columns {
 		l.types = append(l.types, col.Type)
 	}
@@ -127,6 +132,7 @@ func (l *loader) read() error {
 			return err
 		}
 		l.line++
+		l.bytes += int64(len(text)) + 1
 		size += len(text)
 		if err := l.row(text); err != nil {
 			return err
@@ -178,6 +184,9 @@ func (l *loader) write() (n int, err error) {
 			return n, err
 		}
 	}
+	if l.last && n*len(l.types) == len(l.values) && l.part.Since != "" {
+		return n, l.notePart(l.total + int64(n))
+	}
 	if l.last && n == 0 {
 		// A commit that writes, so that what went before is on the disk.
 		return 0, execArgs1(l.c, "UPDATE cleave_move SET born = born WHERE id = ?", value.Text(l.id))
@@ -188,6 +197,9 @@ func (l *loader) write() (n int, err error) {
 // SetLoaded implements engine.Mover.
 func (m *mover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) error {
 	return m.with(ctx, true, func(c *Conn) error {
+		if err := forgetParts(c, id, t.Schema, t.Name); err != nil {
+			return err
+		}
 		return execArgs1(c, "INSERT OR REPLACE INTO cleave_loaded (id, table_schema, table_name, rows, bytes) VALUES (?, ?, ?, ?, ?)",
 			value.Text(id), value.Text(t.Schema), value.Text(t.Name), value.Int(t.Rows), value.Int(t.Bytes))
 	})
@@ -200,7 +212,8 @@ func (m *mover) Loaded(ctx context.Context, id string) (out []engine.LoadedTable
 		if err := execArgs1(c, "UPDATE cleave_move SET born = ? WHERE id = ?", value.Text(nonce()), value.Text(id)); err != nil {
 			return err
 		}
-		q, _, err := c.db.PrepareTransient("SELECT table_schema, table_name, rows, bytes FROM cleave_loaded WHERE id = ?")
+		q, _, err := c.db.PrepareTransient(`SELECT table_schema, table_name, rows, bytes, '', '' FROM cleave_loaded WHERE id = ?1
+			UNION ALL SELECT table_schema, table_name, rows, bytes, place, since FROM cleave_loaded_part WHERE id = ?1`)
 		if err != nil {
 			return err
 		}
@@ -211,10 +224,27 @@ func (m *mover) Loaded(ctx context.Context, id string) (out []engine.LoadedTable
 			if err != nil || !row {
 				return err
 			}
-			out = append(out, engine.LoadedTable{Schema: q.ColumnText(0), Name: q.ColumnText(1), Rows: q.ColumnInt64(2), Bytes: q.ColumnInt64(3)})
+			out = engine.AddLoaded(out, engine.LoadedTable{Schema: q.ColumnText(0), Name: q.ColumnText(1), Rows: q.ColumnInt64(2), Bytes: q.ColumnInt64(3)},
+				engine.Part{Place: q.ColumnText(4), Since: q.ColumnText(5)})
 		}
 	})
 	return out, err
+}
+
+// ForgetParts implements engine.Mover.
+func (m *mover) ForgetParts(ctx context.Context, id string, t *engine.MoveTable) error {
+	return m.with(ctx, true, func(c *Conn) error { return forgetParts(c, id, t.Schema, t.Name) })
+}
+
+func forgetParts(c *Conn, id, schema, table string) error {
+	return execArgs1(c, "DELETE FROM cleave_loaded_part WHERE id = ? AND table_schema = ? AND table_name = ?", value.Text(id), value.Text(schema), value.Text(table))
+}
+
+// notePart notes a part that was loaded; more of its rows may have been before.
+func (l *loader) notePart(rows int64) error {
+	return execArgs1(l.c, `INSERT INTO cleave_loaded_part (id, table_schema, table_name, place, since, rows, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id, table_schema, table_name, place) DO UPDATE SET since = excluded.since, rows = rows + excluded.rows, bytes = bytes + excluded.bytes`,
+		value.Text(l.id), value.Text(l.table.Schema), value.Text(l.table.Name), value.Text(l.part.Place), value.Text(l.part.Since), value.Int(rows), value.Int(l.bytes))
 }
 
 func loadError(t *engine.MoveTable, err error) error {
@@ -290,7 +320,8 @@ type applier struct {
 type appliedTable struct {
 	*movedTable
 	insert, update, delete string
-	others                 []int // columns that are not of the identity
+	leave                  string // delete, if the row is one of the set
+	others                 []int  // columns that are not of the identity
 }
 
 type waitingChange struct {
@@ -390,7 +421,7 @@ func (a *applier) read(x *engine.Change) (w waitingChange, err error) {
 		a.size += len(v.String) + 48
 		return value.In(oid, v.String, time.UTC)
 	}
-	if x.Op == engine.ChangeUpdate || x.Op == engine.ChangeDelete {
+	if x.Op.HasOld() {
 		ident := a.ident[x.Table]
 		if len(x.Old) != len(ident) {
 			return w, sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values of its identity, not %d", a.set.Tables[x.Table].Name, len(x.Old), len(ident))
@@ -598,6 +629,7 @@ func (a *applier) table(n int) (*appliedTable, error) {
 		}
 		where := findRow(m)
 		x := appliedTable{movedTable: m, insert: insertInto(m), delete: "DELETE FROM main." + quote.Ident(m.def.SQLName()) + where}
+		x.leave = x.delete + " AND " + inSet(a.num, &a.set, m)
 		identity := map[int]bool{}
 		for _, k := range m.identity {
 			identity[k] = true
@@ -636,6 +668,8 @@ func (a *applier) apply(w *waitingChange) error {
 		sql, values = m.insert, w.row
 	case engine.ChangeDelete:
 		sql, values = m.delete, identityArgs(m.movedTable, w.old)
+	case engine.ChangeLeave:
+		sql, values = m.leave, identityArgs(m.movedTable, w.old)
 	case engine.ChangeTruncate:
 		return c.exec("DELETE FROM main." + quote.Ident(m.def.SQLName()) + " WHERE " + inSet(a.num, &a.set, m.movedTable))
 	case engine.ChangeUpdate:
@@ -654,7 +688,7 @@ func (a *applier) apply(w *waitingChange) error {
 	if e := q.Reset(); err == nil {
 		err = e
 	}
-	if err == nil && c.db.Changes() != 1 {
+	if err == nil && c.db.Changes() != 1 && w.op != engine.ChangeLeave {
 		return a.misfit(m.movedTable, w, "the row is not there", nil)
 	}
 	if err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
@@ -726,7 +760,7 @@ func identityArgs(m *movedTable, old []value.Datum) []value.Datum {
 }
 
 func (a *applier) misfit(m *movedTable, w *waitingChange, why string, cause error) error {
-	what := map[engine.ChangeOp]string{engine.ChangeInsert: "an insert into", engine.ChangeUpdate: "an update of", engine.ChangeDelete: "a delete from"}[w.op]
+	what := map[engine.ChangeOp]string{engine.ChangeInsert: "an insert into", engine.ChangeUpdate: "an update of", engine.ChangeDelete: "a delete from", engine.ChangeLeave: "a delete from"}[w.op]
 	e := sqlstate.Wrap(cause, sqlstate.DataCorrupted, "%s table %s cannot be applied on shard %s: %s", what, m.def.Name, a.m.s.cfg.Name, why).
 		WithHint("The copy is not what it should be: cancel the move, then move again.").OnShard(a.m.s.cfg.Name)
 	e.Schema, e.Table = m.def.Schema, m.def.Name

@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -285,4 +287,79 @@ func (c *database) helper(sql string) (*sqlite.Stmt, error) {
 		c.helpers[sql] = q
 	}
 	return q, nil
+}
+
+// changedKeys are the identities that rows of a table got since a position, as a sink of the log.
+type changedKeys struct {
+	t    *movedTable
+	seen map[string]bool
+	keys [][]value.Datum
+}
+
+// Change implements engine.ChangeSink.
+func (k *changedKeys) Change(_ context.Context, x *engine.Change) error {
+	if x.Op != engine.ChangeInsert && x.Op != engine.ChangeUpdate {
+		return nil
+	}
+	name := ""
+	for _, i := range k.t.identity {
+		name += fmt.Sprintf("%d:%v:%s", len(x.New[i].String), x.New[i].Null, x.New[i].String)
+	}
+	if k.seen[name] {
+		return nil
+	}
+	k.seen[name] = true
+	key := make([]value.Datum, len(k.t.identity))
+	for n, i := range k.t.identity {
+		if x.New[i].Null {
+			continue
+		}
+		var err error
+		if key[n], err = value.In(k.t.columns[i].Type, x.New[i].String, time.UTC); err != nil {
+			return err
+		}
+	}
+	k.keys = append(k.keys, key)
+	return nil
+}
+
+// Commit implements engine.ChangeSink.
+func (k *changedKeys) Commit(context.Context, engine.Position) error { return nil }
+
+// changedRows calls fn for the rows of a run that the view sees, and that were changed since a position.
+func (v *view) changedRows(ctx context.Context, table int, r rowRun, since string, fn func(*movedTable, *rowReader) error) error {
+	var t *movedTable
+	err := v.with(ctx, func(c *Conn) (err error) {
+		t, err = c.moveTable(&v.set.Tables[table], &v.set.Keys)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	one := v.set
+	one.Tables = v.set.Tables[table : table+1]
+	changed := &changedKeys{t: t, seen: map[string]bool{}}
+	if err := v.m.Changes(ctx, v.id, one, engine.Position(since), v.Position(), changed); err != nil {
+		return err
+	}
+	return v.with(ctx, func(c *Conn) error {
+		q, row, err := c.rowQuery(t, findRow(t)+" AND "+inSet(-1, &v.set, t)+r.cond())
+		if err != nil {
+			return err
+		}
+		defer q.Finalize()
+		for _, key := range changed.keys {
+			for i, d := range key {
+				d.Bind(q, i+1)
+			}
+			there, err := q.Step()
+			if err == nil && there {
+				err = fn(t, row)
+			}
+			if err = cmp.Or(err, q.Reset()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -135,8 +136,8 @@ func (c *Conn) startMover() error {
 	if rc := lib.Xsqlite3_db_config(tls, db, lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, va); rc != lib.SQLITE_OK {
 		return fmt.Errorf("sqlite: triggers cannot be turned off: code %d", rc)
 	}
-	n, err := c.queryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('cleave_log', 'cleave_move', 'cleave_loaded')")
-	if err != nil || n == 3 {
+	n, err := c.queryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('cleave_log', 'cleave_move', 'cleave_loaded', 'cleave_loaded_part')")
+	if err != nil || n == 4 {
 		return err
 	}
 	// A file of an earlier version.
@@ -259,10 +260,13 @@ func (c *database) token() (uint64, error) {
 	return strconv.ParseUint(text, 10, 64)
 }
 
-// Seize implements engine.Mover.
+// Seize implements engine.Mover. A leader of a version that knows no parts leaves their notes, and may purge the rows: so they are deleted
+// if the last leader was not one that knew them.
 func (m *mover) Seize(ctx context.Context) error {
 	return m.with(ctx, true, func(c *Conn) error {
-		return c.exec(fmt.Sprintf("INSERT INTO cleave_meta (key, value) VALUES ('mover_token', '%d') ON CONFLICT (key) DO UPDATE SET value = excluded.value", m.token))
+		return cmp.Or(
+			c.exec("DELETE FROM cleave_loaded_part WHERE (SELECT value FROM cleave_meta WHERE key = 'mover_token') IS NOT (SELECT value FROM cleave_meta WHERE key = 'mover_token_of_parts')"),
+			c.exec(fmt.Sprintf("INSERT INTO cleave_meta (key, value) VALUES ('mover_token', '%[1]d'), ('mover_token_of_parts', '%[1]d') ON CONFLICT (key) DO UPDATE SET value = excluded.value", m.token)))
 	})
 }
 
@@ -444,6 +448,9 @@ func (m *mover) Release(ctx context.Context, id string) error {
 			return err
 		}
 		if err := execArgs1(c, "DELETE FROM cleave_loaded WHERE id = ?", value.Text(id)); err != nil {
+			return err
+		}
+		if err := execArgs1(c, "DELETE FROM cleave_loaded_part WHERE id = ?", value.Text(id)); err != nil {
 			return err
 		}
 		return execArgs1(c, "DELETE FROM cleave_move WHERE id = ?", value.Text(id))

@@ -106,15 +106,16 @@ func BenchmarkMove(b *testing.B) {
 	}
 	view, err := m[0].Capture(ctx, "bench", set)
 	must(err)
-	rate("read", rows, func() { must(view.Rows(ctx, 0, 0, 1, nil, io.Discard)) })
+	rate("read", rows, func() { must(view.Rows(ctx, 0, engine.Part{}, nil, io.Discard)) })
 	rate("copied", rows, func() {
-		const parts = 2
+		parts, err := view.Parts(ctx, 0, 4<<20, nil)
+		must(err)
 		errs := make(chan error)
-		for part := range parts {
+		for _, part := range parts {
 			go func() {
 				r, w := io.Pipe()
-				go func() { w.CloseWithError(view.Rows(ctx, 0, part, parts, nil, w)) }()
-				_, err := m[1].Load(ctx, "bench", &set.Tables[0], r)
+				go func() { w.CloseWithError(view.Rows(ctx, 0, part, nil, w)) }()
+				_, err := m[1].Load(ctx, "bench", &set.Tables[0], part, r)
 				errs <- err
 			}()
 		}

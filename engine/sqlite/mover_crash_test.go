@@ -73,8 +73,8 @@ func moveOn(ctx context.Context, m []engine.Mover, set engine.Set, until engine.
 			return err
 		}
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(view.Rows(ctx, 0, 0, 1, nil, w)) }()
-		_, err = m[1].Load(ctx, id, &set.Tables[0], r)
+		go func() { w.CloseWithError(view.Rows(ctx, 0, engine.Part{}, nil, w)) }()
+		_, err = m[1].Load(ctx, id, &set.Tables[0], engine.Part{}, r)
 		r.CloseWithError(errors.New("the load has ended"))
 		if err = errors.Join(err, view.Close()); err != nil {
 			return err

@@ -15,7 +15,11 @@ import (
 )
 
 func TestMover(t *testing.T) {
-	enginetest.RunMover(t, enginetest.MoverHarness{Harness: harness()})
+	enginetest.RunMover(t, enginetest.MoverHarness{Harness: harness(), OlderSeizes: func(t testing.TB, url string, token uint64) {
+		if err := sqlite.PlainExec(strings.TrimPrefix(url, "file:"), fmt.Sprintf(`UPDATE cleave_meta SET value = '%d' WHERE key = 'mover_token'`, token)); err != nil {
+			t.Fatal(err)
+		}
+	}})
 }
 
 // movedPair is two files with the same tables, and the mover of each.
@@ -67,8 +71,8 @@ func (p *movedPair) copy() {
 	defer view.Close()
 	for i := range p.set.Tables {
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(view.Rows(ctx, i, 0, 1, nil, w)) }()
-		_, err := p.m[1].Load(ctx, "pair_f", &p.set.Tables[i], r)
+		go func() { w.CloseWithError(view.Rows(ctx, i, engine.Part{}, nil, w)) }()
+		_, err := p.m[1].Load(ctx, "pair_f", &p.set.Tables[i], engine.Part{}, r)
 		p.must(err)
 	}
 	p.must(p.m[1].SetApplied(ctx, "pair_f", view.Position()))

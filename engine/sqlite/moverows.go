@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -97,6 +99,7 @@ func keyDatum(v keyspace.Value) value.Datum {
 // view is one snapshot of a set, seen by several conversations.
 type view struct {
 	m       *mover
+	id      string // of the capture, "" if it is none's
 	set     engine.Set
 	at      int64
 	readers chan *Conn
@@ -143,6 +146,7 @@ func (m *mover) Capture(ctx context.Context, id string, set engine.Set) (engine.
 			return nil, noCapture(id)
 		}
 	}
+	v.id = id
 	return v, nil
 }
 
@@ -164,6 +168,7 @@ func (m *mover) CaptureRows(ctx context.Context, id string, set engine.Set) (eng
 		v.Close()
 		return nil, err
 	}
+	v.id = id
 	return v, nil
 }
 
@@ -276,32 +281,6 @@ func (v *view) with(ctx context.Context, fn func(c *Conn) error) error {
 	}
 }
 
-// Rows implements engine.RowSource.
-func (v *view) Rows(ctx context.Context, table, part, parts int, pace engine.Pace, to io.Writer) error {
-	if table < 0 || table >= len(v.set.Tables) || parts < 1 || part < 0 || part >= parts {
-		return sqlstate.New(sqlstate.InvalidParameterValue, "there is no part %d of %d of table %d", part, parts, table)
-	}
-	return v.with(ctx, func(c *Conn) error {
-		t, err := c.moveTable(&v.set.Tables[table], &v.set.Keys)
-		if err != nil {
-			return err
-		}
-		w := &rowWriter{to: to, out: make([]byte, 0, rowChunk+4096), turn: turn{pace: pace}}
-		var failed error
-		err = c.eachRow(t, inSet(-1, &v.set, t), part, parts, func(row *rowReader) bool {
-			failed = w.row(ctx, row, len(t.columns))
-			return failed == nil
-		})
-		if err == nil && failed == nil && len(w.out) > 0 {
-			_, failed = to.Write(w.out)
-		}
-		if failed != nil {
-			return failed
-		}
-		return err
-	})
-}
-
 // rowWriter writes rows in COPY's text form, in chunks.
 type rowWriter struct {
 	to   io.Writer
@@ -360,7 +339,7 @@ func (v *view) Sums(ctx context.Context, pace engine.Pace) ([]engine.Sum, error)
 			var failed error
 			turn := turn{pace: pace}
 			sum := &sums[i]
-			err = c.eachRow(t, inSet(-1, &v.set, t), 0, 1, func(row *rowReader) bool {
+			err = c.eachRow(t, inSet(-1, &v.set, t), func(row *rowReader) bool {
 				line = line[:0]
 				for k := range t.columns {
 					if line, text, failed = row.appendSummed(line, text, k); failed != nil {
@@ -396,39 +375,13 @@ func (m *mover) Sums(ctx context.Context, set engine.Set, pace engine.Pace) ([]e
 }
 
 // eachRow calls fn for the rows of a table that meet a condition, until it returns
-// false. parts divide the table by rowid.
-func (c *database) eachRow(t *movedTable, cond string, part, parts int, fn func(*rowReader) bool) error {
-	table := "main." + quote.Ident(t.def.SQLName())
-	if parts > 1 {
-		least, err := c.queryInt("SELECT coalesce(min(rowid), 0) FROM " + table)
-		if err != nil {
-			return err
-		}
-		most, err := c.queryInt("SELECT coalesce(max(rowid), 0) FROM " + table)
-		if err != nil {
-			return err
-		}
-		if part > 0 {
-			cond += fmt.Sprintf(" AND rowid >= (%d)", partStart(least, most, part, parts))
-		}
-		if part < parts-1 {
-			cond += fmt.Sprintf(" AND rowid < (%d)", partStart(least, most, part+1, parts))
-		}
-	}
-	names := make([]string, len(t.columns))
-	for i, col := range t.columns {
-		names[i] = quote.Ident(col.Name)
-	}
-	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(names, ", ") + " FROM " + table + " WHERE " + cond)
+// false.
+func (c *database) eachRow(t *movedTable, cond string, fn func(*rowReader) bool) error {
+	q, row, err := c.rowQuery(t, " WHERE "+cond)
 	if err != nil {
 		return err
 	}
 	defer q.Finalize()
-	row := &rowReader{stmt: q, columns: t.columns}
-	row.classes = make([]value.Class, len(t.columns))
-	for i, col := range t.columns {
-		row.classes[i] = value.ClassOf(col.Type)
-	}
 	for {
 		ok, err := q.Step()
 		if err != nil || !ok || !fn(row) {
@@ -691,4 +644,126 @@ func (c *database) sampleSize(t *movedTable, cond string) (rows, bytes int64, er
 	}
 	all := float64(seen) / span * (float64(most-least) + 1)
 	return int64(all * float64(in) / float64(seen)), int64(all * float64(size) / float64(seen)), nil
+}
+
+// Parts implements engine.RowSource. Only those of a table with a key can be noted.
+func (v *view) Parts(ctx context.Context, table int, bytes int64, there []engine.Part) (list []engine.Part, err error) {
+	if table < 0 || table >= len(v.set.Tables) {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "there is no table %d", table)
+	}
+	err = v.with(ctx, func(c *Conn) error {
+		t, err := c.moveTable(&v.set.Tables[table], &v.set.Keys)
+		if err != nil {
+			return err
+		}
+		_, size, err := c.sampleSize(t, inSet(-1, &v.set, t))
+		if err != nil {
+			return err
+		}
+		file, err := c.queryInt("PRAGMA main.schema_version")
+		if err != nil {
+			return err
+		}
+		least, most, err := c.rowids(t)
+		if err != nil {
+			return err
+		}
+		n := min(max(size/max(bytes, 1), 1), partsMost)
+		span := max(uint64(most-least)/uint64(n)+1, 1)
+		list, err = v.divide(t, rowRun{file, least, max(most, most+1)}, span, there)
+		return err
+	})
+	return list, err
+}
+
+// divide returns noted parts, whose changed rows are missing, and the others.
+func (v *view) divide(t *movedTable, all rowRun, span uint64, there []engine.Part) (list []engine.Part, err error) {
+	var loaded []rowRun
+	var again []engine.Part
+	for _, p := range there {
+		r, err := runOf(p.Place)
+		if err != nil {
+			return nil, err
+		}
+		if r.file != all.file || !t.unique {
+			return nil, sqlstate.New(sqlstate.ObjectNotInState, "the rows of table %s may lie elsewhere than when its copy began", t.def.Name)
+		}
+		loaded = append(loaded, r)
+		again = append(again, engine.Part{Place: p.Place, Since: string(v.Position()), Changed: p.Since})
+	}
+	for _, gap := range missing(all, loaded) {
+		for _, r := range gap.divide(span) {
+			list = append(list, engine.Part{Place: r.String(), Since: string(v.Position())})
+		}
+	}
+	list = append(list, again...) // should it be interrupted again, more of the table is noted
+	if len(there) == 0 && len(list) == 1 || !t.unique {
+		for i := range list {
+			list[i].Since = ""
+		}
+	}
+	return list, nil
+}
+
+// rowids returns the least and the greatest of a table.
+func (c *database) rowids(t *movedTable) (least, most int64, err error) {
+	table := "main." + quote.Ident(t.def.SQLName())
+	if least, err = c.queryInt("SELECT coalesce(min(rowid), 0) FROM " + table); err == nil {
+		most, err = c.queryInt("SELECT coalesce(max(rowid), 0) FROM " + table)
+	}
+	return least, most, err
+}
+
+// rowQuery prepares a query of a table's rows, with a condition that begins with WHERE.
+func (c *database) rowQuery(t *movedTable, where string) (*sqlite.Stmt, *rowReader, error) {
+	names := make([]string, len(t.columns))
+	for i, col := range t.columns {
+		names[i] = quote.Ident(col.Name)
+	}
+	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(names, ", ") + " FROM main." + quote.Ident(t.def.SQLName()) + where)
+	if err != nil {
+		return nil, nil, err
+	}
+	row := &rowReader{stmt: q, columns: t.columns}
+	row.classes = make([]value.Class, len(t.columns))
+	for i, col := range t.columns {
+		row.classes[i] = value.ClassOf(col.Type)
+	}
+	return q, row, nil
+}
+
+// Rows implements engine.RowSource.
+func (v *view) Rows(ctx context.Context, table int, part engine.Part, pace engine.Pace, to io.Writer) error {
+	if table < 0 || table >= len(v.set.Tables) {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "there is no table %d", table)
+	}
+	r := rowRun{low: math.MinInt64, high: math.MaxInt64}
+	if part.Place != "" {
+		var err error
+		if r, err = runOf(part.Place); err != nil {
+			return err
+		}
+	}
+	w := &rowWriter{to: to, out: make([]byte, 0, rowChunk+4096), turn: turn{pace: pace}}
+	var err error
+	if part.Changed != "" {
+		err = v.changedRows(ctx, table, r, part.Changed, func(t *movedTable, row *rowReader) error { return w.row(ctx, row, len(t.columns)) })
+	} else {
+		err = v.with(ctx, func(c *Conn) error {
+			t, err := c.moveTable(&v.set.Tables[table], &v.set.Keys)
+			if err != nil {
+				return err
+			}
+			var failed error
+			err = c.eachRow(t, inSet(-1, &v.set, t)+r.cond(), func(row *rowReader) bool {
+				failed = w.row(ctx, row, len(t.columns))
+				return failed == nil
+			})
+			return cmp.Or(failed, err)
+		})
+	}
+	if err == nil && len(w.out) > 0 {
+		_, err = to.Write(w.out)
+	}
+	return err
 }

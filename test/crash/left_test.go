@@ -32,6 +32,7 @@ const standing = `SELECT string_agg(text, ', ') FROM (
 	UNION ALL SELECT 'row of capture ' || id FROM cleave_internal.capture
 	UNION ALL SELECT 'row of applied ' || id FROM cleave_internal.applied
 	UNION ALL SELECT 'row of loaded ' || id FROM cleave_internal.loaded
+	UNION ALL SELECT 'row of loaded_part ' || id FROM cleave_internal.loaded_part
 	UNION ALL SELECT 'prepared transaction ' || gid || ' since ' || prepared FROM pg_prepared_xacts WHERE prepared < now() - interval '5 seconds'
 	UNION ALL SELECT 'transaction of process ' || pid || ' since ' || xact_start || ': ' || left(query, 100) FROM pg_stat_activity
 		WHERE backend_type = 'client backend' AND xact_start < now() - interval '15 seconds') AS x`
@@ -170,6 +171,7 @@ func (l *lane) sqliteStanding(shard string) []string {
 	left, err := column(l.file(shard), `SELECT 'row of the log, of capture ' || capture FROM cleave_log
 		UNION ALL SELECT 'row of the move ' || id FROM cleave_move
 		UNION ALL SELECT 'row of a loaded table, of the move ' || id FROM cleave_loaded
+		UNION ALL SELECT 'row of a loaded part, of the move ' || id FROM cleave_loaded_part
 		UNION ALL SELECT 'capture ' || def FROM cleave_object WHERE kind = 'capture'
 		UNION ALL SELECT 'prepared transaction ' || gid FROM cleave_prepared
 		UNION ALL SELECT 'change of the prepared transaction ' || gid FROM cleave_change`)

@@ -41,7 +41,7 @@ func TestVerifiedPieceByPiece(t *testing.T) {
 		for i := range tables {
 			if tables[i].Name == "bulk" {
 				row := c.onShard("s1", `SELECT min(tenant) FROM bulk`) + "\t999999\tnobody wrote it\n"
-				if _, err := m.Load(ctx, workflow.Back("pieces"), &tables[i], strings.NewReader(row)); err != nil {
+				if _, err := m.Load(ctx, workflow.Back("pieces"), &tables[i], engine.Part{}, strings.NewReader(row)); err != nil {
 					t.Fatal(err)
 				}
 			}
