@@ -140,13 +140,19 @@ func (p *process) step() {
 	// In an order that does not depend on which goroutine came first.
 	slices.SortStableFunc(offers, func(a, b *gate) int { return strings.Compare(a.what, b.what) })
 	g := offers[w.rand.IntN(len(offers))]
-	f := done
-	if !w.stopped && w.rand.IntN(w.moods.failure) == 0 {
-		f = notSent + fate(w.rand.IntN(2))
-	}
+	f := w.fate(g)
 	w.trace("coordinator %d: %s%s", p.n, g.what, [...]string{"", ", which fails", ", whose answer is lost", ""}[f])
 	p.life.drop(g)
 	g.open <- f
+}
+
+// fate is what becomes of the call behind a gate.
+func (w *world) fate(g *gate) fate {
+	opening := strings.HasPrefix(g.what, "opens ") && w.chance(w.moods.openings)
+	if !w.stopped && (opening || w.rand.IntN(w.moods.failure) == 0) {
+		return notSent + fate(w.rand.IntN(2))
+	}
+	return done
 }
 
 // rest lets time go by while the leader waits for it: the longer it waits the more, unless statements are held,

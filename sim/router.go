@@ -39,7 +39,6 @@ const (
 	inTxn    // a transaction: read a key FOR UPDATE, then write what was read and one more
 	twoReads // a transaction that reads a key twice, without locks
 	across   // a transaction that writes two keys, perhaps on two shards
-	kinds
 )
 
 // session is a client's.
@@ -119,7 +118,7 @@ func (s *session) crowded(v *view, shard string) bool {
 func (r *router) step() {
 	w := r.w
 	switch {
-	case w.chance(w.moods.learn):
+	case w.chance(w.moods.learn[r.n]):
 		r.learn()
 	case w.chance(w.moods.acknowledge):
 		r.acknowledge()
@@ -260,7 +259,7 @@ func (s *session) start() {
 		return
 	}
 	v := w.view(s.under)
-	s.kind, s.key = kind(w.rand.IntN(int(kinds))), keys[w.rand.IntN(len(keys))]
+	s.kind, s.key = w.moods.kinds[w.rand.IntN(len(w.moods.kinds))], w.key()
 	if s.kind == scanAll && v.holding() || s.kind != scanAll && v.held(s.key) != nil ||
 		(s.kind == inTxn || s.kind == across) && s.crowded(v, v.owners[s.key]) {
 		s.end() // waits: here it is as if it came later

@@ -43,7 +43,7 @@ func Run(o Options) (Report, error) {
 	}
 	w.report.Ticks = w.tick
 	if w.bad != "" {
-		return w.report, &Violation{Seed: o.Seed, Break: o.Break, Tick: w.tick, What: w.bad}
+		return w.report, &Violation{Seed: o.Seed, Break: o.Break, Aim: o.Aim, Tick: w.tick, What: w.bad}
 	}
 	return w.report, nil
 }
@@ -109,12 +109,12 @@ func (w *world) other(n int) {
 			w.operator()
 		}
 	case n < 14:
-		if w.leader != 0 && w.chance(20) {
+		if w.leader != 0 && w.chance(20) && w.chance(w.moods.trouble) {
 			w.trace("the leader's time is over")
 			w.leader = 0
 		}
 	default:
-		if w.chance(10) {
+		if w.chance(10) && w.chance(w.moods.trouble) {
 			s := w.shards[w.names()[w.rand.IntN(3)]]
 			w.report.Crashes++
 			w.trace("shard %s crashes", s.name)
@@ -140,7 +140,7 @@ type psql struct {
 func (w *world) direct() {
 	if len(w.psql) < 2 && !w.stopped {
 		s := w.shards[w.names()[w.rand.IntN(3)]]
-		w.psql = append(w.psql, &psql{shard: s, key: keys[w.rand.IntN(len(keys))], t: s.begin()})
+		w.psql = append(w.psql, &psql{shard: s, key: w.key(), t: s.begin()})
 	}
 	if len(w.psql) == 0 {
 		return
@@ -212,11 +212,11 @@ func (w *world) operator() {
 	switch s := w.flows[id]; {
 	case s.Paused || w.chance(20):
 		wish = workflow.Resume
-	case w.chance(20):
+	case w.chance(20) && w.chance(w.moods.trouble):
 		wish = workflow.Pause
 	case s.Step == workflow.Opened && w.chance(60):
 		wish = workflow.Reverse
-	case w.chance(15):
+	case w.chance(15) && w.chance(w.moods.trouble):
 		wish = workflow.Cancel
 	}
 	w.ask(id, wish)
@@ -243,6 +243,12 @@ func (w *world) spawn() {
 	var part shardmap.Part
 	if ranges := ix.Def().Ranges; w.chance(70) {
 		r := ranges[w.rand.IntN(len(ranges))]
+		if w.o.Aim != Whole { // the one that is used
+			r = ranges[slices.IndexFunc(ranges, func(r shardmap.Range) bool {
+				keys := w.snap.Keys(ks, shardmap.Part{Low: r.Low, High: r.High})
+				return keys.Owns(keyOf(w.key()))
+			})]
+		}
 		part = shardmap.Part{Low: r.Low, High: r.High}
 	} else {
 		part = shardmap.Part{Key: []string{strconv.Itoa(keys[w.rand.IntN(len(keys))])}}
@@ -267,6 +273,7 @@ func (w *world) spawn() {
 	if w.chance(30) {
 		spec.KeepMS = -1
 	}
+	spec.HoldMS = w.moods.hold
 	spec.Options = spec.WithDefaults()
 	if w.store(spec.ID, workflow.New(spec, w.clock().UnixMilli())) {
 		w.trace("the operator: move %s of %s from %s to %s", spec.ID, part.Text(), from, to)

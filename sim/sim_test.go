@@ -18,6 +18,7 @@ import (
 var (
 	seed  = flag.Uint64("seed", 0, "the one seed of TestSeed")
 	brk   = flag.String("break", "", "the safeguard that TestSeed leaves out")
+	aim   = flag.String("aim", "", "the safeguard whose situation TestSeed makes likely")
 	forth = flag.Duration("for", 0, "how long TestClusters goes on; 0: 15s, in a short run 5s")
 )
 
@@ -67,15 +68,18 @@ const (
 	missed = 3000
 )
 
+// aims are the breaks for which a run needs an aim.
+var aims = map[sim.Break]sim.Break{sim.NoTransaction: sim.NoTransaction, sim.BlindBack: sim.BlindBack}
+
 // TestBreaks: each safeguard that is left out is missed. With it nothing is wrong in the same cluster.
 func TestBreaks(t *testing.T) {
 	testrun.Short(t)
 	for _, b := range sim.Breaks {
 		t.Run(string(b), func(t *testing.T) {
 			for s := uint64(1); s <= missed; s++ {
-				_, err := run(t, sim.Options{Seed: s, Break: b})
+				_, err := run(t, sim.Options{Seed: s, Break: b, Aim: aims[b]})
 				if v := new(sim.Violation); errors.As(err, &v) {
-					if _, err := run(t, sim.Options{Seed: s}); err != nil {
+					if _, err := run(t, sim.Options{Seed: s, Aim: aims[b]}); err != nil {
 						t.Fatalf("it is no break that is found: %v", err)
 					}
 					t.Logf("found after %d clusters: %v", s, v)
@@ -111,7 +115,7 @@ func TestSameRun(t *testing.T) {
 
 // TestSeed shows one run step by step.
 func TestSeed(t *testing.T) {
-	o := sim.Options{Seed: *seed, Break: sim.Break(*brk)}
+	o := sim.Options{Seed: *seed, Break: sim.Break(*brk), Aim: sim.Break(*aim)}
 	if *seed != 0 {
 		o.Trace = func(line string) { t.Log(line) }
 	}

@@ -35,16 +35,16 @@ const (
 	BlindBack     Break = "blind-back"     // an opening is taken back by a leader who does not know whether it was done, and does not shut the target
 )
 
-// Breaks are those that are missed within seconds: all but Whole; NoTerm, which takes
-// some thousand clusters; and NoTransaction and BlindBack, which the first thousand do not miss. One cluster in five comes to a cutover
-// before its time is over.
-var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoMark, NoCatchUp}
+// Breaks are those that are missed: all but Whole; and NoTerm, which takes some thousand clusters.
+var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoMark, NoCatchUp, NoTransaction, BlindBack}
 
 // Options are what a run is made of.
 type Options struct {
 	Seed  uint64
 	Ticks int // of chaos; then everything is healed and has to end. 0: 3,000
 	Break Break
+	// Aim makes the situation likely in which a safeguard is needed; Whole: none in particular.
+	Aim Break
 	// Trace is told every step, nil: nobody is.
 	Trace func(line string)
 }
@@ -56,10 +56,10 @@ type Report struct {
 
 // Violation is an invariant that did not hold.
 type Violation struct {
-	Seed  uint64
-	Break Break
-	Tick  int
-	What  string
+	Seed       uint64
+	Break, Aim Break
+	Tick       int
+	What       string
 }
 
 // Error gives the seed and the command that shows the run.
@@ -67,6 +67,9 @@ func (v *Violation) Error() string {
 	broken := ""
 	if v.Break != Whole {
 		broken = " -break " + string(v.Break)
+	}
+	if v.Aim != Whole {
+		broken += " -aim " + string(v.Aim)
 	}
 	return fmt.Sprintf("seed %d, tick %d: %s\nsee it: go test ./sim -run TestSeed -seed %d%s -v", v.Seed, v.Tick, v.What, v.Seed, broken)
 }
@@ -118,17 +121,43 @@ type world struct {
 
 // moods are how often things happen in a run: each run has its own.
 type moods struct {
-	learn, acknowledge, talk int // per cent of a router's steps
-	routers, coordinators    int // per cent of all ticks
-	lease, crash, failure    int // once in so many steps
+	learn                 []int // per cent of a router's steps, by router
+	acknowledge, talk     int   // per cent of a router's steps
+	routers, coordinators int   // per cent of all ticks
+	lease, crash, failure int   // once in so many steps
+	hot, spread           int   // statements use so many keys, from that one on
+	trouble               int   // per cent of the crashes of shards, ends of leaders, pauses and cancellations that could be
+	openings              int   // per cent of the calls that open a target's guards which fail, or lose their answer
+	hold                  int64 // for how many milliseconds a move holds statements at most; 0: as long as it does by itself
+	kinds                 []kind
 }
 
 func newMoods(r *rand.Rand) moods {
 	pick := func(of ...int) int { return of[r.IntN(len(of))] }
+	learn := pick(2, 6, 12, 30)
 	return moods{
-		learn: pick(2, 6, 12, 30), acknowledge: pick(6, 12, 30), talk: pick(5, 15, 60),
+		learn: []int{learn, learn}, acknowledge: pick(6, 12, 30), talk: pick(5, 15, 60),
 		routers: pick(20, 45, 60), coordinators: pick(20, 30),
 		lease: pick(30, 100, 400, 2000), crash: pick(150, 400, 2000), failure: pick(50, 150, 1000),
+		hot: r.IntN(len(keys)), spread: pick(1, 2, len(keys)), trouble: pick(0, 20, 100),
+		kinds: []kind{readKey, writeKey, scanAll, inTxn, twoReads, across},
+	}
+}
+
+// aim makes a situation likely: what is at work in it is quick, and little else goes wrong.
+func (m *moods) aim(at Break) {
+	if at == Whole {
+		return
+	}
+	m.lease, m.crash, m.failure, m.trouble = 5000, 5000, 2000, 0
+	m.routers, m.coordinators, m.acknowledge, m.spread = 45, 40, 30, 1
+	m.learn = []int{30, 30}
+	switch at {
+	case NoTransaction: // a transaction idles on the old owner, whose router learns late that there is a new one; another one writes there
+		m.learn[0], m.talk = 4, 15
+		m.kinds = []kind{twoReads, writeKey}
+	case BlindBack: // an opening is done and its answer lost, and the next tries fail until its time is over
+		m.openings, m.hold = 60, 100
 	}
 }
 
@@ -171,6 +200,7 @@ func newWorld(o Options) *world {
 		acked: map[int][]int{}, dirty: map[int]bool{}, members: make([]member, 2),
 	}
 	w.moods, w.files = newMoods(w.rand), w.chance(40)
+	w.moods.aim(o.Aim)
 	var state shardmap.State
 	state.Format, state.Cluster, state.DefaultShard = shardmap.Format, "8a4e7f7c-3c44-4f0e-9a80-0c8f3b8e2a11", "a"
 	for _, name := range []string{"a", "b", "c"} {
@@ -218,6 +248,9 @@ func (w *world) fail(format string, args ...any) {
 		w.trace("VIOLATED: %s", w.bad)
 	}
 }
+
+// key is what a statement uses.
+func (w *world) key() int { return keys[(w.moods.hot+w.rand.IntN(w.moods.spread))%len(keys)] }
 
 func (w *world) chance(percent int) bool { return w.rand.IntN(100) < percent }
 
