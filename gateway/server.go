@@ -57,7 +57,7 @@ type Options struct {
 	Transactions *txn.Transactions
 	// Peer answers another router on a connection that began with moment.Code and a body; nil: none is answered. proved is to
 	// be called when it is known to be one.
-	Peer func(nc net.Conn, body []byte, proved func()) error
+	Peer arrival.Peer
 	// Refused is told that a guard refused what the map here allows: the map is old, or a change of both is at work, or it
 	// died. It must not wait. nil: nobody is told.
 	Refused func()

@@ -189,10 +189,13 @@ func closeListener(l net.Listener) func(context.Context) error {
 // when ctx has ended and everything is drained.
 func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 	cfg := r.cfg.Load()
+	others := newAttendants(r.router, cfg.Moments == "cluster")
+	r.undo(func(context.Context) error { others.close(); return nil })
 	lease, member, err := r.join(ctx, dir)
 	if err != nil {
 		return err
 	}
+	started := others.begin("the router is starting up", starting(dir, member))
 	token, err := r.credential(r.data)
 	if err != nil {
 		return err
@@ -208,11 +211,13 @@ func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 		return ctx.Err()
 	}
 	r.warnings(r.log)
+	started()
 	r.log.Info("ready", "router", r.router.Addr(), "admin", r.admin.Addr(), telemetry.KeyVersion, c.Executor.Snapshot().Version())
 	if err := r.banner(c); err != nil {
 		return err
 	}
-	return c.serve(ctx, r.router, r.admin, func() time.Duration { return r.cfg.Load().DrainTimeout })
+	served := func() { others.begin("the router is shutting down", c.Peer) }
+	return c.serve(ctx, others.lent(r.router), r.admin, served, func() time.Duration { return r.cfg.Load().DrainTimeout })
 }
 
 // leaveMax bounds the farewell to the directory; without it the lease runs out.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/executor/moment"
 	"github.com/cleavedb/cleave/gateway/arrival"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/wiring"
@@ -153,3 +154,75 @@ func (k kept) Accept() (net.Conn, error) {
 }
 
 func (kept) Close() error { return nil }
+
+// Other routers ask a member from the moment when it joins until it leaves (executor/moment). While its server does not serve,
+// attendants do that:
+//
+//	join ── attend (nothing to be hushed) ──▶ serve ── attend (what sessions are left are hushed) ──▶ leave
+
+// attendants answer other routers at the port for clients while the server does not. Clients are told why it does not.
+type attendants struct {
+	port *net.TCPListener // nil: nobody is answered
+	life context.Context
+	end  context.CancelFunc
+	all  sync.WaitGroup
+}
+
+func newAttendants(port net.Listener, asked bool) *attendants {
+	a := &attendants{}
+	a.life, a.end = context.WithCancel(context.Background())
+	if asked {
+		a.port, _ = port.(*net.TCPListener)
+	}
+	return a
+}
+
+// begin attends until done is called, or close.
+func (a *attendants) begin(why string, answer arrival.Peer) (done func()) {
+	if a.port == nil || answer == nil {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(a.life)
+	var ended sync.WaitGroup
+	ended.Add(1)
+	a.all.Go(func() {
+		defer ended.Done()
+		arrival.Attend(ctx, a.port, sqlstate.New(sqlstate.CannotConnectNow, "%s", why), answer)
+	})
+	return func() {
+		stop()
+		ended.Wait()
+	}
+}
+
+// close ends it for good.
+func (a *attendants) close() {
+	a.end()
+	a.all.Wait()
+}
+
+// lent is the port as the server has it: attendants go on with it when it was closed.
+func (a *attendants) lent(port net.Listener) net.Listener {
+	if a.port == nil {
+		return port
+	}
+	return &lentPort{TCPListener: a.port}
+}
+
+// lentPort is a port that Close gives back.
+type lentPort struct {
+	*net.TCPListener
+	back sync.Once
+}
+
+// Close has Accept return, once.
+func (p *lentPort) Close() (err error) {
+	p.back.Do(func() { err = p.SetDeadline(time.Now()) })
+	return err
+}
+
+// starting answers for a member that has told no client anything yet.
+func starting(dir shardmap.Directory, member string) arrival.Peer {
+	a := &moment.Answerer{Gate: new(moment.Gate), Member: member, Key: moment.NewKey(dir), Quiet: func() func() { return func() {} }}
+	return a.Serve
+}

@@ -113,8 +113,8 @@ func (c *cluster) ready(context.Context) error {
 
 // serve answers on both ports until ctx ends, then drains: sessions get
 // drain() to finish what they are at. It returns nil after a drain, else the
-// reason why a port was lost.
-func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, drain func() time.Duration) error {
+// reason why a port was lost. served is called when no more clients are taken.
+func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, served func(), drain func() time.Duration) error {
 	failed := make(chan error, 2)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	watched := make(chan struct{})
@@ -128,6 +128,7 @@ func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, dra
 	}()
 	go func() {
 		err := c.Gateway.Serve(serving, router)
+		served()
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, gateway.ErrClosed) {
 			err = nil
 		}

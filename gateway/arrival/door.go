@@ -301,7 +301,10 @@ const startingMax = 64
 
 // Refuse tells every client why there is no session yet, until ctx ends, and returns when all have been told. The listener stays
 // open, for the server that comes.
-func Refuse(ctx context.Context, l net.Listener, why *sqlstate.Error) {
+func Refuse(ctx context.Context, l net.Listener, why *sqlstate.Error) { Attend(ctx, l, why, nil) }
+
+// Attend is Refuse, and peer answers other routers meanwhile; nil: nobody does.
+func Attend(ctx context.Context, l net.Listener, why *sqlstate.Error, peer Peer) {
 	const allowed = 2 * time.Second
 	t, ok := l.(*net.TCPListener)
 	if !ok {
@@ -310,6 +313,7 @@ func Refuse(ctx context.Context, l net.Listener, why *sqlstate.Error) {
 	}
 	var told sync.WaitGroup
 	defer told.Wait()
+	_ = t.SetDeadline(time.Time{}) // it may have been somebody else's
 	defer func() { _ = t.SetDeadline(time.Time{}) }()
 	stop := context.AfterFunc(ctx, func() { _ = t.SetDeadline(time.Now()) })
 	defer stop()
@@ -333,12 +337,18 @@ func Refuse(ctx context.Context, l net.Listener, why *sqlstate.Error) {
 			continue
 		}
 		told.Go(func() {
-			defer func() { <-slots }()
+			known := sync.OnceFunc(func() { <-slots })
+			defer known()
 			defer nc.Close()
 			_ = nc.SetDeadline(time.Now().Add(allowed))
 			for {
-				code, _, err := readStartup(nc)
+				code, body, err := readStartup(nc)
 				if err != nil || code == codeCancel {
+					return
+				}
+				if code == codePeer && peer != nil {
+					defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // peer sees it
+					_ = peer(nc, body, known)                                 // it asks no more
 					return
 				}
 				if code != codeSSL && code != codeGSS {

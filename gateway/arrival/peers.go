@@ -7,6 +7,9 @@ import (
 	"github.com/cleavedb/cleave/telemetry"
 )
 
+// Peer answers another router until that ends. body is what it said first; proved is to be called when it is known to be one.
+type Peer func(nc net.Conn, body []byte, proved func()) error
+
 // peers are the connections of other routers, which ask this one. They stay while there are sessions.
 type peers struct {
 	mu   sync.Mutex

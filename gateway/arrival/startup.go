@@ -104,7 +104,7 @@ type Options struct {
 	Cancel func(body []byte)
 	// Peer answers another router until that ends. body is what it said first; proved is to be called when it is known to be one.
 	// nil: none is answered.
-	Peer func(nc net.Conn, body []byte, proved func()) error
+	Peer Peer
 	// Stop is closed when nobody is to wait any more.
 	Stop    <-chan struct{}
 	Log     *slog.Logger

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -48,11 +47,13 @@ type Rooms struct {
 
 	transactions *txn.Transactions
 	peers        *moment.Peers // nil: no other router is asked
-	life         context.Context
-	stop         context.CancelFunc // ends recovery
-	stopped      sync.WaitGroup
-	refused      chan struct{} // a guard refused what the map allows
-	left         chan struct{} // a schema change stays prepared
+	// Peer answers other routers; nil: nobody does.
+	Peer    arrival.Peer
+	life    context.Context
+	stop    context.CancelFunc // ends recovery
+	stopped sync.WaitGroup
+	refused chan struct{} // a guard refused what the map allows
+	left    chan struct{} // a schema change stays prepared
 
 	tls    *arrival.TLS // nil: none
 	tracer *trace.Tracer
@@ -126,9 +127,8 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		others = r.peers
 	}
 	r.transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: r.Executor, Member: o.Member, Others: others, Key: key, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
-	var peer func(net.Conn, []byte, func()) error
 	if cluster && o.Asked {
-		peer = r.transactions.Answerer(o.Member, o.Lease, key).Serve
+		r.Peer = r.transactions.Answerer(o.Member, o.Lease, key).Serve
 	}
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(r.life) })
@@ -144,7 +144,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: openVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
 		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users, r.Executor), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
-		Transactions: r.transactions, Several: severalDefaults(o.Config), Refused: r.doubtGuards, Peer: peer,
+		Transactions: r.transactions, Several: severalDefaults(o.Config), Refused: r.doubtGuards, Peer: r.Peer,
 		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	if o.Member != "" {

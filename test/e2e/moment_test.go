@@ -274,6 +274,45 @@ func TestMoments(t *testing.T) {
 	}
 }
 
+// TestMomentsBesideADrain: a router that drains for long keeps no other one from a moment, also none that has just started.
+func TestMomentsBesideADrain(t *testing.T) {
+	m := newMoments(t, "cluster")
+	drains, starts := m.routers[2], m.routers[1]
+	holder := drains.connect(t)
+	if _, err := holder.Exec(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	if err := drains.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	waitfor.True(t, "it drains", func() bool { return !drains.healthy() })
+	starts.stop()
+	starts.run()
+	waitfor.True(t, "the router is ready again", starts.healthy)
+	c := m.client()
+	defer c.end()
+	for range 3 {
+		if saw, err := c.snapshot(starts, 0); err != nil || len(saw) != momentKeys {
+			t.Errorf("%v: %v", saw, err)
+		}
+	}
+	if _, err := holder.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Error(err)
+	}
+	waitfor.True(t, "it has ended", func() bool {
+		select {
+		case err := <-drains.exited:
+			drains.exited <- err
+			return true
+		default:
+			return false
+		}
+	})
+	if _, err := c.snapshot(starts, 0); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMomentsOfOneRouter: routers that do not ask each other take snapshots that are not strict. So the test above can fail.
 func TestMomentsOfOneRouter(t *testing.T) {
 	m := newMoments(t, "router")
