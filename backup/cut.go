@@ -39,6 +39,7 @@ type Cutter struct {
 	dir    shardmap.Directory
 	snap   *shardmap.Snapshot
 	places []*place
+	held   []shardmap.Record // workflows and intents as of the last cut
 	// trust leaves the proof out, slow is a pause before each place. Tests only.
 	trust bool
 	slow  time.Duration
@@ -277,10 +278,14 @@ func (c *Cutter) each(do func(p *place) error) error {
 	return errors.Join(all...)
 }
 
+// fixedPrefixes begin the keys of the records of fixed.
+var fixedPrefixes = []string{workflow.RecordPrefix, schema.IntentPrefix}
+
 // fixed is what of the directory must not change while places are marked: the map and the operations that are under way.
 type fixed struct {
 	version uint64
 	records map[string]uint64 // key -> revision
+	held    []shardmap.Record // the same, as they were
 }
 
 func (c *Cutter) fixed(ctx context.Context) (f fixed, err error) {
@@ -288,9 +293,12 @@ func (c *Cutter) fixed(ctx context.Context) (f fixed, err error) {
 	if err != nil {
 		return f, err
 	}
-	f = fixed{snap.Version(), map[string]uint64{}}
-	for _, prefix := range []string{workflow.RecordPrefix, schema.IntentPrefix} {
-		err := eachRecord(ctx, c.dir, prefix, func(r shardmap.Record) error { f.records[r.Key] = r.Revision; return nil })
+	f = fixed{version: snap.Version(), records: map[string]uint64{}}
+	for _, prefix := range fixedPrefixes {
+		err := eachRecord(ctx, c.dir, prefix, func(r shardmap.Record) error {
+			f.records[r.Key], f.held = r.Revision, append(f.held, r)
+			return nil
+		})
 		if err != nil {
 			return f, err
 		}
@@ -367,6 +375,7 @@ func (c *Cutter) try(ctx context.Context, name string) (cut *Cut, why string, er
 	if is.version != was.version || !maps.Equal(is.records, was.records) {
 		return nil, "the shard map or a workflow changed", nil
 	}
+	c.held = is.held
 	return cut, "", nil
 }
 

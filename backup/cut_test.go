@@ -125,8 +125,8 @@ func (b *bank) cutter() *Cutter {
 	return c
 }
 
-// copied makes a cluster of copies of all files as of the last cut, settles it, and returns its sum.
-func copied(t *testing.T, c *Cutter) (sum int64) {
+// sumOf makes a cluster of copies of all files as of the last cut, settles it, and returns its sum.
+func sumOf(t *testing.T, c *Cutter) (sum int64) {
 	t.Helper()
 	ctx := context.Background()
 	folder := t.TempDir()
@@ -187,7 +187,7 @@ func TestCutOfFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		tries += cut.Tries
-		if sum := copied(t, c); sum != accounts*money {
+		if sum := sumOf(t, c); sum != accounts*money {
 			t.Fatalf("cut %d (%d tries) has %d, not %d", i, cut.Tries, sum, accounts*money)
 		}
 	}
@@ -206,7 +206,7 @@ func TestCutWithoutProofIsTorn(t *testing.T) {
 		if _, err := c.Take(context.Background(), "torn"); err != nil {
 			t.Fatal(err)
 		}
-		return copied(t, c) != accounts*money
+		return sumOf(t, c) != accounts*money
 	})
 }
 

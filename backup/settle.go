@@ -62,12 +62,16 @@ func (o *opened) shard(name string) (engine.Shard, error) {
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedObject, "there is no shard %s in the map", name)
 	}
+	return o.open(o.snap.State().Cluster, s)
+}
+
+func (o *opened) open(cluster string, s *shardmap.Shard) (engine.Shard, error) {
 	for _, d := range o.drivers {
 		if d.Name() == s.Engine {
-			return d.Open(engine.Config{Cluster: o.snap.State().Cluster, Name: s.Name, URL: s.URL})
+			return d.Open(engine.Config{Cluster: cluster, Name: s.Name, URL: s.URL})
 		}
 	}
-	return nil, sqlstate.Refusal("CLV-1501", "this program has no engine %q", s.Engine).OnShard(name)
+	return nil, sqlstate.Refusal("CLV-1501", "this program has no engine %q", s.Engine).OnShard(s.Name)
 }
 
 // connect is a txn.Connect and a schema.Connect.

@@ -202,7 +202,7 @@ func (a *app) root() *cobra.Command {
 		pinCommand(a), unpinCommand(a), shardOfCommand(a), userCommand(a), sessionsCommand(a),
 		moveCommand(a), splitCommand(a), mergeCommand(a), spreadCommand(a), growCommand(a), planCommand(a), movesCommand(a), verifyCommand(a),
 		routeCommand(a), sqlCommand(a), simulateCommand(a),
-		directoryCommand(a), doctorCommand(a), healthCommand(a), configCommand(a), versionCommand(a),
+		directoryCommand(a), backupCommand(a), restoreCommand(a), doctorCommand(a), healthCommand(a), configCommand(a), versionCommand(a),
 	)
 	root.AddCommand(wishCommands(a)...)
 	// Cobra adds these two only when it runs; the manual wants them now.
