@@ -290,10 +290,10 @@ func (b *bank) copyPart(t *testing.T) {
 	}
 	defer rows.Close()
 	var buf bytes.Buffer
-	if err := rows.Rows(ctx, 0, 0, 1, nil, &buf); err != nil {
+	if err := rows.Rows(ctx, 0, engine.Part{}, nil, &buf); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := target.Load(ctx, "m1_f", &full[0], &buf); err != nil || n == 0 {
+	if n, err := target.Load(ctx, "m1_f", &full[0], engine.Part{}, &buf); err != nil || n == 0 {
 		t.Fatalf("%d rows were loaded: %v", n, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/backup"
 	"github.com/cleavedb/cleave/backup/repository"
+	_ "github.com/cleavedb/cleave/backup/repository/s3" // buckets
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
 )
