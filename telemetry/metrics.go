@@ -52,6 +52,8 @@ type Metrics struct {
 	holds                      *prometheus.GaugeVec
 	holdSeconds                *prometheus.HistogramVec
 	transactions, settled      *prometheus.CounterVec
+	hushes                     *prometheus.CounterVec
+	silence                    prometheus.Observer
 	inDoubt                    prometheus.Gauge
 	deadlocks                  prometheus.Counter
 	sources                    sources
@@ -137,6 +139,11 @@ func New() *Metrics {
 	}
 	m.transactions.WithLabelValues(string(Unknown))
 
+	m.hushes = m.counters("cleave_hushes_total", "Times that this router had all routers withhold their answers for a moment of its REPEATABLE READ blocks, by `result`: whole, torn (the snapshots were taken again), refused (a router had been silent for too long, or did not answer in time), unreached (57P03: a router could not be asked).", "result")
+	for _, r := range []HushEnd{HushWhole, HushTorn, HushRefused, HushUnreached} {
+		m.hushes.WithLabelValues(string(r))
+	}
+	m.silence = m.histograms("cleave_silence_seconds", "Time that this router withheld its answers to clients without a gap, for moments of any router.", waitBuckets).WithLabelValues()
 	m.spans = m.counters("cleave_trace_spans_total", "Spans of traces by `result`: ended, and of these exported or failed; what is in neither was dropped, because the queue was full, or still waits.", "result")
 	for _, r := range []string{"ended", "exported", "failed"} {
 		m.spans.WithLabelValues(r)
@@ -354,6 +361,31 @@ const (
 func (m *Metrics) Transaction(end TransactionEnd) {
 	if m != nil {
 		m.transactions.WithLabelValues(string(end)).Inc()
+	}
+}
+
+// HushEnd is what became of a hush.
+type HushEnd string
+
+// The ends of hushes.
+const (
+	HushWhole     HushEnd = "whole"
+	HushTorn      HushEnd = "torn"
+	HushRefused   HushEnd = "refused"
+	HushUnreached HushEnd = "unreached"
+)
+
+// Hush counts a hush that this process asked for.
+func (m *Metrics) Hush(end HushEnd) {
+	if m != nil {
+		m.hushes.WithLabelValues(string(end)).Inc()
+	}
+}
+
+// Silent tells for how long the process withheld its answers.
+func (m *Metrics) Silent(d time.Duration) {
+	if m != nil {
+		m.silence.Observe(d.Seconds())
 	}
 }
 

@@ -52,6 +52,8 @@ func exercise(m *Metrics) {
 	m.Refusal("") // none
 	m.HoldBegan("orders").Ended(time.Second)
 	m.HoldBegan("orders")
+	m.Hush(HushWhole)
+	m.Silent(time.Millisecond)
 	s := m.Shard("shard-0")
 	read, write := m.Class("customers", OneShard, false), m.Class("customers", OneShard, true)
 	s.Done(read, 1, time.Millisecond)

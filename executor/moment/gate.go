@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/telemetry"
 )
 
 const (
@@ -29,9 +30,10 @@ const (
 type Gate struct {
 	shut atomic.Pointer[chan struct{}] // closed when the gate opens; nil: it is open
 
-	mu     sync.Mutex
-	hushes int
-	since  time.Time // since when there was always a hush
+	mu      sync.Mutex
+	hushes  int
+	since   time.Time          // since when there was always a hush
+	metrics *telemetry.Metrics // may be nil
 
 	lease   *shardmap.Lease // nil: no other member counts on the process
 	settled atomic.Uint64   // the number of the term of the lease that is older than Margin; from 1
@@ -130,6 +132,7 @@ func (h *Hush) Lift() (whole bool) {
 	if g.hushes--; g.hushes == 0 {
 		c := g.shut.Swap(nil)
 		close(*c)
+		g.metrics.Silent(time.Since(g.since))
 	}
 	return true
 }

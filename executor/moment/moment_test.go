@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cleavedb/cleave/internal/waitfor"
+	"github.com/cleavedb/cleave/telemetry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -84,7 +85,7 @@ func TestHushesInARowLetPass(t *testing.T) {
 func TestSlowMomentsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate
-		m := New(&g, nil, func() func() { return func() {} })
+		m := New(&g, nil, func() func() { return func() {} }, nil)
 		var begun, ended time.Time
 		for range 3 {
 			if whole, err := m.Take(t.Context(), func() error {
@@ -140,7 +141,7 @@ func TestTake(t *testing.T) {
 	m := New(&g, others{meets, func() bool { hushes.Add(1); return true }, sure}, func() func() {
 		quiet.Add(1)
 		return func() { quiet.Add(-1) }
-	})
+	}, nil)
 	late := make(chan struct{})
 	take := func() error {
 		if g.Open() || quiet.Load() != 1 {
@@ -190,15 +191,17 @@ func TestTakeIsOfNoMoment(t *testing.T) {
 		others Others
 		take   func(*Gate) error
 		err    error
+		end    telemetry.HushEnd
 	}{
-		"another process lifted it":         {others: others{meets, sure, unsure}},
-		"another process is silent already": {others: others{meets, unsure, sure}},
-		"another process is not there":      {others: others{func() error { return failed }, sure, sure}, err: failed},
-		"it took too long":                  {take: func(g *Gate) error { g.Pass(); return nil }},
+		"another process lifted it":         {others: others{meets, sure, unsure}, end: telemetry.HushTorn},
+		"another process is silent already": {others: others{meets, unsure, sure}, end: telemetry.HushRefused},
+		"another process is not there":      {others: others{func() error { return failed }, sure, sure}, err: failed, end: telemetry.HushUnreached},
+		"it took too long":                  {take: func(g *Gate) error { g.Pass(); return nil }}, // the hush was whole, or not
 	} {
 		t.Run(name, func(t *testing.T) {
 			var g Gate
-			whole, err := New(&g, try.others, none).Take(t.Context(), func() error {
+			metrics := telemetry.New()
+			whole, err := New(&g, try.others, none, metrics).Take(t.Context(), func() error {
 				if try.take != nil {
 					return try.take(&g)
 				}
@@ -207,9 +210,16 @@ func TestTakeIsOfNoMoment(t *testing.T) {
 			if whole || !errors.Is(err, try.err) || !g.Open() {
 				t.Error(whole, err)
 			}
+			hushed := uint64(1)
+			if try.end == telemetry.HushUnreached || try.end == telemetry.HushRefused {
+				hushed = 0
+			}
+			if ends, silences := counts(t, metrics); try.end != "" && (ends[string(try.end)] != 1 || len(ends) != 1 || silences != hushed) {
+				t.Errorf("it is counted as %v, and %d silences", ends, silences)
+			}
 		})
 	}
-	m := New(new(Gate), nil, none)
+	m := New(new(Gate), nil, none, nil)
 	if whole, err := m.Take(t.Context(), func() error { return failed }); !whole || err != failed {
 		t.Error(whole, err)
 	}
@@ -223,4 +233,27 @@ func TestTakeIsOfNoMoment(t *testing.T) {
 	if whole, err := m.Take(t.Context(), func() error { return nil }); !whole || err != nil {
 		t.Error(whole, err)
 	}
+}
+
+// counts are the hushes that were counted, by their ends, and how often the process was silent.
+func counts(t *testing.T, m *telemetry.Metrics) (ends map[string]float64, silences uint64) {
+	t.Helper()
+	all, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends = map[string]float64{}
+	for _, f := range all {
+		for _, one := range f.Metric {
+			switch f.GetName() {
+			case "cleave_silence_seconds":
+				silences += one.Histogram.GetSampleCount()
+			case "cleave_hushes_total":
+				if n := one.Counter.GetValue(); n > 0 {
+					ends[one.Label[0].GetValue()] = n
+				}
+			}
+		}
+	}
+	return ends, silences
 }

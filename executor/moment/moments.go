@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/cleavedb/cleave/telemetry"
 )
 
 // Between two hushes that a process asks for there is a rest: restMin at least, and restTimes as long as the last hush was, so that slow
@@ -39,8 +41,9 @@ func (nobody) Lift() bool { return true }
 // Moments are the hushes that the transactions of one process ask for: those that ask at one time share one. Methods are
 // safe for concurrent use.
 type Moments struct {
-	gate   *Gate
-	others Others // nil: there are none
+	gate    *Gate
+	others  Others // nil: there are none
+	metrics *telemetry.Metrics
 	// quiet has own commits over several shards wait until loud is called.
 	quiet func() (loud func())
 
@@ -50,9 +53,10 @@ type Moments struct {
 	next *round // whom one can join
 }
 
-// New makes Moments of a process. others may be nil.
-func New(gate *Gate, others Others, quiet func() (loud func())) *Moments {
-	return &Moments{gate: gate, others: others, quiet: quiet}
+// New makes Moments of a process, before there are hushes. others may be nil, and metrics, which are told of hushes.
+func New(gate *Gate, others Others, quiet func() (loud func()), metrics *telemetry.Metrics) *Moments {
+	gate.metrics = metrics
+	return &Moments{gate: gate, others: others, quiet: quiet, metrics: metrics}
 }
 
 // round is one hush and those who share it.
@@ -111,6 +115,7 @@ func (m *Moments) run(r *round) {
 	defer func() { m.rest = time.Now().Add(max(restMin, restTimes*time.Since(began))) }()
 	defer close(r.lifted)
 	if r.err = err; err != nil {
+		m.metrics.Hush(telemetry.HushUnreached)
 		close(r.open)
 		return
 	}
@@ -118,11 +123,13 @@ func (m *Moments) run(r *round) {
 	if meeting.Hush() {
 		r.hush = m.gate.Hush(Bound)
 	}
-	close(r.open)
 	if r.hush == nil {
+		m.metrics.Hush(telemetry.HushRefused)
+		close(r.open)
 		meeting.Lift()
 		return
 	}
+	close(r.open)
 	taken := make(chan struct{})
 	go func() {
 		r.taking.Wait()
@@ -136,7 +143,11 @@ func (m *Moments) run(r *round) {
 	}
 	others := meeting.Lift()
 	own := r.hush.Lift()
-	r.whole = own && others
+	end := telemetry.HushTorn
+	if r.whole = own && others; r.whole {
+		end = telemetry.HushWhole
+	}
+	m.metrics.Hush(end)
 }
 
 func (m *Moments) meet() (Meeting, error) {

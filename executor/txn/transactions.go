@@ -105,7 +105,7 @@ func NewTransactions(o TransactionsOptions) *Transactions {
 	if t.key = o.Key; o.Key == nil && o.Executor != nil {
 		t.key = moment.NewKey(o.Executor.Directory())
 	}
-	t.moments = moment.New(&t.answers, o.Others, t.gate.shut)
+	t.moments = moment.New(&t.answers, o.Others, t.gate.shut, o.Metrics)
 	return t
 }
 
