@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor/moment/momenttest"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -269,6 +271,36 @@ func TestMoments(t *testing.T) {
 	more("it is back")
 	end()
 	t.Logf("%d snapshots, refused by code: %v", m.h.Reads(), m.refused)
+	if wrong := m.h.Check(); len(wrong) > 0 {
+		t.Errorf("%d of %d snapshots are not strict: %q", len(wrong), m.h.Reads(), wrong[:min(len(wrong), 5)])
+	}
+}
+
+// TestMomentsBesideMoves: counters move between the shards while clients count up and read. What is seen is in the order that all
+// clients saw; some blocks are told that rows have moved (40001).
+func TestMomentsBesideMoves(t *testing.T) {
+	testrun.Long(t, "keys move beside clients for half a minute")
+	m := newMoments(t, "cluster")
+	end := m.begin()
+	defer end()
+	r := m.routers[0]
+	for i, key := range []int{0, 1, 2, 0, 1} {
+		want := m.h.Reads() + 10
+		to := fmt.Sprintf("shard-%d", i%2)
+		owner := strings.TrimSpace(r.psql(t, fmt.Sprintf("EXPLAIN (ROUTE) SELECT n FROM counter WHERE id = %d;", key), "-A", "-t"))
+		if strings.Contains(owner, to) {
+			to = fmt.Sprintf("shard-%d", 1-i%2)
+		}
+		r.cli(t, "move", "--keyspace", "hash_bigint", "--key", fmt.Sprint(key), "--to", to, "--keep", "0", "--wait")
+		waitfor.True(t, "moments are taken after a move", func() bool { return m.h.Reads() >= want })
+	}
+	end()
+	t.Logf("%d snapshots, refused by code: %v", m.h.Reads(), m.refused)
+	for code, n := range m.refused {
+		if code != "40001" {
+			t.Errorf("%d blocks got %s", n, code)
+		}
+	}
 	if wrong := m.h.Check(); len(wrong) > 0 {
 		t.Errorf("%d of %d snapshots are not strict: %q", len(wrong), m.h.Reads(), wrong[:min(len(wrong), 5)])
 	}
