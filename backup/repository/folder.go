@@ -29,7 +29,7 @@ type folder struct {
 }
 
 // errGone is not fs.ErrNotExist, which would be said of an object.
-var errGone = errors.New("the folder is gone")
+var errGone = errors.New("it is gone, or its file system is not mounted any more")
 
 func openFolder(ctx context.Context, at string, create bool, stall time.Duration) (Store, error) {
 	f := &folder{stall: stall}

@@ -56,11 +56,11 @@ func (r *Repository) get(ctx context.Context, name string) (*Reader, error) {
 	key := keyOf(name)
 	e, err := r.store.Stat(ctx, key)
 	if err != nil {
-		return nil, r.missing(err, name)
+		return nil, r.missing(ctx, err, name)
 	}
 	body, err := r.store.Open(ctx, key, 0, -1)
 	if err != nil {
-		return nil, r.missing(err, name)
+		return nil, r.missing(ctx, err, name)
 	}
 	g := &Reader{
 		r: r, name: name, body: &source{ctx: ctx, from: body},
@@ -74,8 +74,11 @@ func (r *Repository) get(ctx context.Context, name string) (*Reader, error) {
 	return g, nil
 }
 
-func (r *Repository) missing(err error, name string) error {
+func (r *Repository) missing(ctx context.Context, err error, name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
+		if gone := r.gone(ctx); gone != nil {
+			return gone
+		}
 		e := sqlstate.Wrap(err, sqlstate.UndefinedFile, "the repository has no object %q", name)
 		e.Op = "repository " + r.place
 		return e.WithHint("Check the name; cleave backup list shows the backups that are whole.")
@@ -318,7 +321,7 @@ func (r *Repository) Stat(ctx context.Context, name string) (Object, error) {
 	n := int64(footLength + sealLength(r.id, name))
 	end, err := r.store.Open(ctx, keyOf(name), g.object.Stored-n, n)
 	if err != nil {
-		return Object{}, r.missing(err, name)
+		return Object{}, r.missing(ctx, err, name)
 	}
 	defer end.Close()
 	tail, err := io.ReadAll(io.LimitReader(end, n))

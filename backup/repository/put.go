@@ -18,7 +18,7 @@ import (
 )
 
 // Put stores what a reader has under a name. It holds some megabytes of it at a time. The object can be seen when Put has
-// returned without an error, and never in part. An error of the reader itself is in the chain of the error.
+// returned without an error, and never in part. An error of the reader itself is in the chain of Put's.
 func (r *Repository) Put(ctx context.Context, name string, content io.Reader) (Object, error) {
 	if r.encrypted && len(r.recipients) == 0 {
 		return Object{}, sqlstate.New(sqlstate.ConfigFileError, "the repository at %s takes encrypted objects, and no recipient is known", r.place).
@@ -47,9 +47,13 @@ func (r *Repository) put(ctx context.Context, name string, content io.Reader, to
 		return Object{}, r.fault(err, "begin object %q", name)
 	}
 	w := &objectWriter{repository: r, name: name, stored: summed{to: up, sum: sha256.New()}, plain: summed{sum: sha256.New()}}
-	o, err := w.write(&untilDone{ctx, content}, to)
+	from := &untilDone{ctx: ctx, from: content}
+	o, err := w.write(from, to)
 	if err != nil {
 		up.Abort()
+		if from.err != nil {
+			return Object{}, r.unread(from.err, name)
+		}
 		return Object{}, r.fault(err, "write object %q (after %d bytes of content)", name, w.plain.n)
 	}
 	if err := up.Commit(ctx); err != nil {
@@ -75,17 +79,36 @@ func (s *summed) Write(b []byte) (int, error) {
 	return s.to.Write(b)
 }
 
-// untilDone is a reader that ends with its context.
+// untilDone is a reader that ends with its context. It remembers its error, which is none of the repository.
 type untilDone struct {
-	ctx context.Context
-	io.Reader
+	ctx  context.Context
+	from io.Reader
+	err  error
 }
 
 func (u *untilDone) Read(b []byte) (int, error) {
 	if err := u.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return u.Reader.Read(b)
+	n, err := u.from.Read(b)
+	if err != nil && err != io.EOF {
+		u.err = err
+	}
+	return n, err
+}
+
+// unread is the error of an object whose content could not be had.
+func (r *Repository) unread(err error, name string) error {
+	var known *sqlstate.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return r.fault(err, "write object %q", name)
+	}
+	e := sqlstate.Wrap(err, sqlstate.IOError, "could not read what object %q was to have", name)
+	e.Op = "repository " + r.place
+	return e.WithHint("Look at where it comes from: nothing of it is in the repository.")
 }
 
 type objectWriter struct {

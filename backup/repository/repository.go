@@ -203,6 +203,14 @@ func (r *Repository) readConfigAt(ctx context.Context, key string) (c config, er
 	return c, nil
 }
 
+// gone reports that the repository itself is not there any more: its file system was unmounted, or it was removed.
+func (r *Repository) gone(ctx context.Context) error {
+	if _, err := r.readConfig(ctx); errors.Is(err, fs.ErrNotExist) {
+		return r.fault(errGone, "find the repository")
+	}
+	return nil
+}
+
 // read reads a small value.
 func (r *Repository) read(ctx context.Context, key string, most int64) ([]byte, error) {
 	body, err := r.store.Open(ctx, key, 0, most)
@@ -219,11 +227,13 @@ func (r *Repository) write(ctx context.Context, key string, value []byte) error 
 	if err != nil {
 		return err
 	}
-	if _, err = up.Write(value); err != nil {
-		up.Abort()
-		return err
+	if _, err = up.Write(value); err == nil {
+		err = up.Commit(ctx)
 	}
-	return up.Commit(ctx)
+	if err != nil {
+		up.Abort()
+	}
+	return err
 }
 
 // List returns the names that begin with a prefix, in order, with the sizes in the repository. It reads no objects.
@@ -231,6 +241,11 @@ func (r *Repository) List(ctx context.Context, prefix string) ([]Object, error) 
 	found, err := r.store.List(ctx, objects+prefix)
 	if err != nil {
 		return nil, r.fault(err, "list the objects that begin with %q", prefix)
+	}
+	if len(found) == 0 {
+		if err := r.gone(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var list []Object
 	for _, e := range found {

@@ -28,7 +28,7 @@ type Store interface {
 	Close() error
 }
 
-// Upload is a value that is being written. One of Commit and Abort ends it.
+// Upload is a value that is being written. Commit ends it, or Abort, also after a Commit that failed.
 type Upload interface {
 	io.Writer
 	// Commit makes the value durable and visible. It fails with fs.ErrExist if the key has a value.

@@ -104,3 +104,15 @@ func unpacked(tb testing.TB, pkg, path string) string {
 	}
 	return program
 }
+
+// Zstd returns the path of the zstd program, installing it on Debian.
+func Zstd(tb testing.TB) string {
+	tb.Helper()
+	return installed(tb, "zstd", "zstd")
+}
+
+// Age returns the path of the age program, from Debian's package as [Promtool] is.
+func Age(tb testing.TB) string {
+	tb.Helper()
+	return unpacked(tb, "age", "usr/bin/age")
+}
