@@ -128,7 +128,7 @@ func TestDamage(t *testing.T) {
 				b = append(append(bytes.Clone(b[at:]), '\n'), b[:at]...)
 			}
 			if bytes.Equal(b, whole) {
-				rt.Skip()
+				return
 			}
 			writeFile(t, file, b)
 			wantDamage(t, r, "large", how)

@@ -169,6 +169,9 @@ func (s *Server) signal(what os.Signal) {
 // URL returns that of a repository with a prefix of its own.
 func (s *Server) URL() string { return s.URLAt(s.addr, strings.ToLower(rand.Text())) }
 
+// Addr returns the address of the server.
+func (s *Server) Addr() string { return s.addr }
+
 // URLAt returns that of a repository behind another address.
 func (s *Server) URLAt(addr, prefix string) string {
 	q := url.Values{"endpoint": {"http://" + addr}, "region": {"test-1"}, "path-style": {"true"}}
@@ -182,8 +185,8 @@ func (s *Server) Folder() string { return filepath.Join(s.dir, "data", Bucket) }
 type Way struct {
 	// Before may answer instead of the server.
 	Before func(w http.ResponseWriter, r *http.Request) (answered bool)
-	// After may lose the answer of the server.
-	After func(r *http.Request, status int) (lost bool)
+	// After may lose the answer of the server, or the rest of it: less than 0 passes all of it on.
+	After func(r *http.Request, status int) (keep int64)
 	Addr  string
 }
 
@@ -203,18 +206,26 @@ func (s *Server) Proxy(tb testing.TB, way *Way) {
 		out := r.Clone(r.Context())
 		out.RequestURI, out.URL.Scheme, out.URL.Host = "", "http", s.addr
 		answer, err := transport.RoundTrip(out)
-		if err != nil || way.After != nil && way.After(r, answer.StatusCode) {
-			if err == nil {
-				_ = answer.Body.Close()
-			}
+		if err != nil {
 			panic(http.ErrAbortHandler) // closes the connection
 		}
 		defer answer.Body.Close()
+		keep := int64(-1)
+		if way.After != nil {
+			keep = way.After(r, answer.StatusCode)
+		}
+		if keep == 0 {
+			panic(http.ErrAbortHandler)
+		}
 		for name, values := range answer.Header {
 			w.Header()[name] = values
 		}
 		w.WriteHeader(answer.StatusCode)
-		if _, err := io.Copy(w, answer.Body); err != nil {
+		body := io.Reader(answer.Body)
+		if keep > 0 {
+			body = io.LimitReader(body, keep)
+		}
+		if n, err := io.Copy(w, body); err != nil || n == keep {
 			panic(http.ErrAbortHandler)
 		}
 	})}
