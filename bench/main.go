@@ -59,7 +59,7 @@ func main() {
 	flag.IntVar(&o.rows, "rows", 20000, "rows in the table")
 	flag.StringVar(&o.scripts, "scripts", "", "comma-separated part names of scripts to run (default all)")
 	flag.StringVar(&o.targets, "targets", "direct,pgbouncer,cleave", "what to measure")
-	flag.StringVar(&o.parts, "parts", "statements,clients,texts,spread,transactions,moves,sqlite", "what to run")
+	flag.StringVar(&o.parts, "parts", "statements,clients,texts,spread,transactions,moves,sqlite", "what to run; moments and sort run only if they are named")
 	flag.IntVar(&o.texts, "texts", 1_000_000, "distinct texts of the part texts")
 	flag.IntVar(&o.spread, "spread", 1_000_000, "rows of the parts spread and moves")
 	flag.IntVar(&o.sort, "sort", 10_000_000, "rows of the part sort, which runs only if it is named")
@@ -253,6 +253,11 @@ SELECT * FROM bench_big WHERE k = :k;
 	}
 	if strings.Contains(o.parts, "moves") {
 		if err := moves(ctx, o, cleaveURL, up.Process.Pid); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(o.parts, "moments") {
+		if err := moments(ctx, o, dir); err != nil {
 			return err
 		}
 	}
