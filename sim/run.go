@@ -138,7 +138,7 @@ type psql struct {
 }
 
 func (w *world) direct() {
-	if len(w.psql) < 2 && !w.stopped {
+	if len(w.psql) < 2 && !w.stopped && !w.moods.routersOnly {
 		s := w.shards[w.names()[w.rand.IntN(3)]]
 		w.psql = append(w.psql, &psql{shard: s, key: w.key(), t: s.begin()})
 	}
@@ -240,19 +240,7 @@ func (w *world) ask(id string, wish workflow.Wish) {
 // spawn asks for a move of a range or of a key.
 func (w *world) spawn() {
 	ix, _ := w.snap.Keyspace(ks)
-	var part shardmap.Part
-	if ranges := ix.Def().Ranges; w.chance(70) {
-		r := ranges[w.rand.IntN(len(ranges))]
-		if w.o.Aim != Whole { // the one that is used
-			r = ranges[slices.IndexFunc(ranges, func(r shardmap.Range) bool {
-				keys := w.snap.Keys(ks, shardmap.Part{Low: r.Low, High: r.High})
-				return keys.Owns(keyOf(w.key()))
-			})]
-		}
-		part = shardmap.Part{Low: r.Low, High: r.High}
-	} else {
-		part = shardmap.Part{Key: []string{strconv.Itoa(keys[w.rand.IntN(len(keys))])}}
-	}
+	part := w.part(ix.Def().Ranges)
 	from, err := w.snap.OwnerOf(ks, part)
 	if err != nil || len(ix.Def().Transits) > 0 && w.chance(80) && slices.ContainsFunc(keys, func(k int) bool {
 		part := w.snap.Keys(ks, part)
@@ -278,6 +266,22 @@ func (w *world) spawn() {
 	if w.store(spec.ID, workflow.New(spec, w.clock().UnixMilli())) {
 		w.trace("the operator: move %s of %s from %s to %s", spec.ID, part.Text(), from, to)
 	}
+}
+
+// part is what a move is asked for: a range or a key. In a run with an aim it is one that is used.
+func (w *world) part(ranges []shardmap.Range) shardmap.Part {
+	key, n := keys[w.rand.IntN(len(keys))], w.rand.IntN(len(ranges))
+	if w.o.Aim != Whole {
+		key = w.key()
+		n = slices.IndexFunc(ranges, func(r shardmap.Range) bool {
+			own := w.snap.Keys(ks, shardmap.Part{Low: r.Low, High: r.High})
+			return own.Owns(keyOf(key))
+		})
+	}
+	if n < 0 || w.chance(30) { // a key with a pin is of no range
+		return shardmap.Part{Key: []string{strconv.Itoa(key)}}
+	}
+	return shardmap.Part{Low: ranges[n].Low, High: ranges[n].High}
 }
 
 func (w *world) splitOrMerge() {

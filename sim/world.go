@@ -130,6 +130,7 @@ type moods struct {
 	openings              int   // per cent of the calls that open a target's guards which fail, or lose their answer
 	hold                  int64 // for how many milliseconds a move holds statements at most; 0: as long as it does by itself
 	kinds                 []kind
+	routersOnly           bool // nobody writes on a shard himself
 }
 
 func newMoods(r *rand.Rand) moods {
@@ -154,10 +155,11 @@ func (m *moods) aim(at Break) {
 	m.learn = []int{30, 30}
 	switch at {
 	case NoTransaction: // a transaction idles on the old owner, whose router learns late that there is a new one; another one writes there
-		m.learn[0], m.talk = 4, 15
+		m.learn[0], m.talk = 2, 4
 		m.kinds = []kind{twoReads, writeKey}
 	case BlindBack: // an opening is done and its answer lost, and the next tries fail until its time is over
-		m.openings, m.hold = 60, 100
+		// Who writes on the target himself, between an opening whose answer was lost and its end, loses that: docs/design/workflow.md.
+		m.openings, m.hold, m.routersOnly = 80, 400, true
 	}
 }
 
@@ -201,6 +203,7 @@ func newWorld(o Options) *world {
 	}
 	w.moods, w.files = newMoods(w.rand), w.chance(40)
 	w.moods.aim(o.Aim)
+	w.files = w.files && o.Aim != BlindBack // the guards of a file are opened as those of a source are fenced
 	var state shardmap.State
 	state.Format, state.Cluster, state.DefaultShard = shardmap.Format, "8a4e7f7c-3c44-4f0e-9a80-0c8f3b8e2a11", "a"
 	for _, name := range []string{"a", "b", "c"} {
