@@ -106,11 +106,17 @@ func (t *turn) waited(d time.Duration) { t.began = t.began.Add(d) }
 func (t *turn) next(ctx context.Context, n int64) (int64, error) {
 	spent := time.Since(t.began)
 	err := t.p.wait(ctx, n)
-	if t.p.beside.Load() && t.p.strained.Load() {
-		pause(ctx, min(spent*rest, restMax, time.Duration(float64(n)/t.p.least*float64(time.Second))))
-	}
+	pause(ctx, t.p.rests(spent, n))
 	t.began = time.Now()
 	return t.p.read(), cmp.Or(err, ctx.Err())
+}
+
+// rests is how long the work rests after n units that took so long.
+func (p *pacer) rests(spent time.Duration, n int64) time.Duration {
+	if !p.beside.Load() || !p.strained.Load() {
+		return 0
+	}
+	return min(spent*rest, restMax, time.Duration(float64(n)/p.least*float64(time.Second)))
 }
 
 // read is how many bytes go well at a time.

@@ -48,31 +48,21 @@ func TestPaceIsBounded(t *testing.T) {
 // are longer than the pieces, and bounded. Neither where nobody is, nor if there is a bound.
 func TestRest(t *testing.T) {
 	p := &pacer{least: 1}
-	rested := func(work time.Duration) (rest time.Duration, read int64) {
-		turn := p.turn()
-		turn.began = time.Now().Add(-work)
-		began := time.Now()
-		read, err := turn.next(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
+	check := func(what string, work, rests time.Duration, reads int64, rows int) {
+		t.Helper()
+		if is := p.rests(work, 1); is != rests || p.read() != reads || p.some(purgeBatch) != rows {
+			t.Errorf("%s: after %s of work %s of rest, not %s; pieces of %d bytes and %d rows", what, work, is, rests, p.read(), p.some(purgeBatch))
 		}
-		return time.Since(began), read
 	}
 	p.beside.Store(true)
-	if d, read := rested(time.Hour); d >= restMax || read != smallRead || p.some(purgeBatch) != fewRows {
-		t.Errorf("rested for %s beside writes that are fast, %d bytes next", d, read)
-	}
+	check("beside writes that are fast", time.Hour, 0, smallRead, fewRows)
 	p.strained.Store(true)
-	if d, read := rested(5 * time.Millisecond); d < 5*time.Millisecond*rest || read != smallRead {
-		t.Errorf("rested for %s, %d bytes next", d, read)
-	}
-	if d, _ := rested(time.Hour); d < restMax || d > time.Minute {
-		t.Errorf("rested for %s, %s is the most", d, restMax)
-	}
+	check("beside writes that take long", 5*time.Millisecond, 5*time.Millisecond*rest, smallRead, fewRows)
+	check("after a long piece", time.Hour, restMax, smallRead, fewRows)
+	p.least = 1000
+	check("with a rate that is never undershot", time.Hour, time.Millisecond, smallRead, fewRows)
 	p.beside.Store(false)
-	if d, read := rested(time.Hour); d >= restMax || read != largeRead || p.some(purgeBatch) != purgeBatch {
-		t.Errorf("rested for %s beside nobody, %d bytes next", d, read)
-	}
+	check("beside nobody", time.Hour, 0, largeRead, purgeBatch)
 	s := &watched{}
 	now := time.Unix(1000, 0)
 	for _, c := range []struct {
