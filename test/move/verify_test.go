@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,10 @@ func TestVerifiedPieceByPiece(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := sh.(engine.Movable).Mover(1 << 40)
+		c.eventually("the stream there has ended, which would bring the row to s1", func() bool {
+			ids, err := m.Captures(ctx)
+			return err == nil && !slices.Contains(ids, workflow.Forth("pieces"))
+		})
 		tables, _ := coordinator.Tables(c.rooms.Executor.Snapshot(), "bank")
 		if tables, err = m.Describe(ctx, tables); err != nil {
 			t.Fatal(err)
