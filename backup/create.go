@@ -67,9 +67,12 @@ func Create(ctx context.Context, o CreateOptions) (m *Manifest, err error) {
 	return m, m.store(ctx, o.Repository)
 }
 
+// idTime is the first part of an id.
+const idTime = "20060102T150405Z"
+
 // newID names a backup: in the order of time, and never twice.
 func newID(at time.Time) string {
-	return at.UTC().Format("20060102T150405Z") + "-" + uuid.NewString()[:8]
+	return at.UTC().Format(idTime) + "-" + uuid.NewString()[:8]
 }
 
 // put writes an object of what write writes.

@@ -48,7 +48,9 @@ type Restored struct {
 	Cluster string    `json:"cluster,omitempty"` // the new one's id
 	From    string    `json:"from"`              // the id of the cluster of which the backup is
 	Bytes   int64     `json:"bytes"`
-	Steps   []string  `json:"steps"`
+	Steps   []string  `json:"steps,omitempty"`
+	// Tables were counted at the end; nil if an earlier run had done it.
+	Tables []TableCount `json:"tables,omitempty"`
 }
 
 // state is the file that says how far a restore has come.
@@ -83,7 +85,15 @@ const (
 type restore struct {
 	RestoreOptions
 	state
-	lock *os.File
+	lock   *os.File
+	tables []TableCount
+}
+
+// TableCount is what a restored cluster has of a sharded table, on all shards.
+type TableCount struct {
+	Table    string `json:"table"`
+	Rows     int64  `json:"rows"`
+	Checksum uint64 `json:"checksum"` // the sum of the shards' (see engine.Sum)
 }
 
 // Plan says what Restore would do, and changes nothing.
@@ -109,7 +119,7 @@ func (o RestoreOptions) Plan() (*Restored, error) {
 
 func (r *restore) result() *Restored {
 	size, _ := r.Manifest.Size()
-	return &Restored{Backup: r.Manifest.ID, At: r.Manifest.Cut.At, Folder: r.Folder, Cluster: r.Cluster, From: r.Manifest.Cluster, Bytes: size}
+	return &Restored{Backup: r.Manifest.ID, At: r.Manifest.Cut.At, Folder: r.Folder, Cluster: r.Cluster, From: r.Manifest.Cluster, Bytes: size, Tables: r.tables}
 }
 
 // Restore makes a new cluster of a backup, in a folder of its own. It can be interrupted at any moment and run again. The cluster of

@@ -336,3 +336,39 @@ func TestDamagedObject(t *testing.T) {
 		t.Error("the folder can be started")
 	}
 }
+
+// TestDrill proves a backup twice. A proof with other rows makes the next drill fail.
+func TestDrill(t *testing.T) {
+	b := newBank(t, clustertest.Files(t))
+	ctx, repo, scratch := context.Background(), newRepository(t), t.TempDir()
+	m := b.backup(repo)
+	for range 2 {
+		p, err := Drill(ctx, restoring(repo, m, ""), scratch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Tables) != 1 || p.Tables[0].Rows != accounts || p.Tables[0].Checksum == 0 {
+			t.Errorf("the proof has %+v", p.Tables)
+		}
+	}
+	if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
+		t.Errorf("%v is left: %v", left, err)
+	}
+	proven, err := Proven(ctx, repo)
+	if err != nil || proven[m.ID].IsZero() {
+		t.Errorf("proven: %v, %v", proven, err)
+	}
+	wrong := strings.NewReader(fmt.Sprintf(`{"format": 1, "backup": %q, "tables": [{"table": "public.account", "rows": 1, "checksum": 2}]}`, m.ID))
+	if _, err := repo.Put(ctx, proofPrefix+m.ID+"/20200101T000000Z-x", wrong); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Drill(ctx, restoring(repo, m, ""), scratch); sqlstate.CodeOf(err) != sqlstate.DataCorrupted {
+		t.Errorf("a drill with other rows than before: %v", err)
+	}
+	if err := Delete(ctx, repo, m.ID); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := repo.List(ctx, ""); err != nil || len(left) > 0 {
+		t.Errorf("%v is left: %v", left, err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -202,6 +203,7 @@ func (r *restore) repair(ctx context.Context) (err error) {
 
 // verify counts what is where. An orphan that the old cluster had is there still: a person has to look at it, as there.
 func (r *restore) verify(ctx context.Context, ops *admin.Ops) error {
+	r.tables = nil
 	results, err := ops.Verify(ctx, admin.VerifyRequest{})
 	if err != nil {
 		return err
@@ -213,7 +215,24 @@ func (r *restore) verify(ctx context.Context, ops *admin.Ops) error {
 		case v.Strangers > 0:
 			return sqlstate.New(sqlstate.DataCorrupted, "table %s on shard %s has %d rows of a move that has ended", v.Table, v.Shard, v.Strangers)
 		}
+		if err := r.count(&v); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// count adds what a shard has of a table to the table's rows and checksum. Results come table by table.
+func (r *restore) count(v *admin.VerifyResult) error {
+	sum, err := strconv.ParseUint(v.Checksum, 16, 64)
+	if err != nil {
+		return sqlstate.Wrap(err, sqlstate.InternalError, "the checksum %q of table %s is no number", v.Checksum, v.Table)
+	}
+	if n := len(r.tables); n == 0 || r.tables[n-1].Table != v.Table {
+		r.tables = append(r.tables, TableCount{Table: v.Table})
+	}
+	t := &r.tables[len(r.tables)-1]
+	t.Rows, t.Checksum = t.Rows+v.Rows, t.Checksum+sum
 	return nil
 }
 

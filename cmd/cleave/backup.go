@@ -48,7 +48,7 @@ moment: no transaction over several shards is half in it. Statements go on meanw
 no write waits. Backups lie in a repository: a folder, or a bucket of S3. Shards have to be
 SQLite files so far; docs/operations.md says how to back up PostgreSQL shards.`,
 		`  cleave backup create --repository file:///var/backups/shop`,
-		backupCreateCommand(a), backupListCommand(a), backupShowCommand(a), backupVerifyCommand(a))
+		backupCreateCommand(a), backupListCommand(a), backupShowCommand(a), backupVerifyCommand(a), backupDrillCommand(a), backupDeleteCommand(a))
 }
 
 func backupCreateCommand(a *app) *cobra.Command {
@@ -93,6 +93,11 @@ func (a *app) createBackup(ctx context.Context, repo *repository.Repository, url
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	lock, err := repo.Lock(ctx, repository.Shared, "cleave backup create, "+actor())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock(context.WithoutCancel(ctx))) }()
 	m, err := backup.Create(ctx, backup.CreateOptions{Directory: dir, Drivers: wiring.Drivers(), Repository: repo, Software: versionText(), Progress: a.progress()})
 	if err != nil {
 		return err
@@ -125,12 +130,27 @@ func (a *app) progress() backup.Progress {
 	}
 }
 
+// listedBackup is a backup in a list.
+type listedBackup struct {
+	*backup.Manifest
+	Proven *time.Time `json:"proven,omitempty"` // by a drill
+}
+
+func (l listedBackup) row() []string {
+	content, stored := l.Size()
+	proven := "never"
+	if l.Proven != nil {
+		proven = l.Proven.Format(time.RFC3339)
+	}
+	return []string{l.ID, l.Cut.At.Format(time.RFC3339), time.Since(l.Cut.At).Round(time.Second).String(), fmt.Sprint(len(l.Shards)), byteText(content), byteText(stored), proven}
+}
+
 func backupListCommand(a *app) *cobra.Command {
 	f := &repositoryFlags{}
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the backups of a repository",
-		Long:    `Lists the backups that are whole, oldest first.`,
+		Long:    `Lists the backups that are whole, oldest first, with the time of the last drill of each.`,
 		Example: `  cleave backup list --repository file:///var/backups/shop`,
 		Args:    args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -139,10 +159,18 @@ func backupListCommand(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printList(a, all, "The repository has no backup.", []string{"ID", "MOMENT", "AGE", "SHARDS", "SIZE", "STORED"}, func(m *backup.Manifest) []string {
-					content, stored := m.Size()
-					return []string{m.ID, m.Cut.At.Format(time.RFC3339), time.Since(m.Cut.At).Round(time.Second).String(), fmt.Sprint(len(m.Shards)), byteText(content), byteText(stored)}
-				})
+				proven, err := backup.Proven(ctx, repo)
+				if err != nil {
+					return err
+				}
+				list := make([]listedBackup, len(all))
+				for i, m := range all {
+					list[i].Manifest = m
+					if at, ok := proven[m.ID]; ok {
+						list[i].Proven = &at
+					}
+				}
+				return printList(a, list, "The repository has no backup.", []string{"ID", "MOMENT", "AGE", "SHARDS", "SIZE", "STORED", "PROVEN"}, listedBackup.row)
 			})
 		},
 	}
@@ -210,6 +238,77 @@ restore it into an empty folder for that.`,
 	return cmd
 }
 
+func backupDrillCommand(a *app) *cobra.Command {
+	f := &repositoryFlags{}
+	var scratch string
+	cmd := &cobra.Command{
+		Use:   "drill [ID]",
+		Short: "Prove that a backup can be restored",
+		Long: `Restores a backup into a folder of its own, the newest one without an id, counts the rows of
+every sharded table and adds their checksums up, removes the folder and stores the proof in
+the repository. A later drill of the same backup must find the same. cleave backup list
+shows when each backup was proven last.`,
+		Example: `  cleave backup drill --repository file:///var/backups/shop --scratch /var/tmp`,
+		Args:    args(0, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return f.with(cmd, "repository", func(ctx context.Context, repo *repository.Repository) error {
+				m, err := backup.Load(ctx, repo, first(given))
+				if err != nil {
+					return err
+				}
+				p, err := backup.Drill(ctx, a.restoreOptions(ctx, repo, m, ""), scratch)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(p)
+				}
+				rows := int64(0)
+				for _, t := range p.Tables {
+					rows += t.Rows
+				}
+				_, err = fmt.Fprintf(a.stdout, "Backup %s is proven: restored in %v, %d rows in %d sharded %s.\n", p.Backup,
+					time.Duration(p.TookMS)*time.Millisecond, rows, len(p.Tables), plural(len(p.Tables), "table"))
+				return err
+			})
+		},
+	}
+	f.add(cmd, "repository")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "folder with room for the cluster; the system's temporary one without it")
+	return cmd
+}
+
+func backupDeleteCommand(a *app) *cobra.Command {
+	f := &repositoryFlags{}
+	cmd := &cobra.Command{
+		Use:   "delete ID",
+		Short: "Delete a backup",
+		Long: `Deletes a backup and its proofs. It is refused while a backup is written into the
+repository. A restore that reads it fails.`,
+		Example: `  cleave backup delete 20261128T031500Z-1b9d6bcd --repository file:///var/backups/shop`,
+		Args:    args(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return f.with(cmd, "repository", func(ctx context.Context, repo *repository.Repository) (err error) {
+				lock, err := repo.Lock(ctx, repository.Exclusive, "cleave backup delete, "+actor())
+				if err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, lock.Unlock(context.WithoutCancel(ctx))) }()
+				if err := backup.Delete(ctx, repo, given[0]); err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(map[string]string{"deleted": given[0]})
+				}
+				_, err = fmt.Fprintf(a.stdout, "Backup %s is deleted.\n", given[0])
+				return err
+			})
+		},
+	}
+	f.add(cmd, "repository")
+	return cmd
+}
+
 func restoreCommand(a *app) *cobra.Command {
 	f := &repositoryFlags{}
 	var to, id string
@@ -249,8 +348,8 @@ have to be begun anew.`,
 	return cmd
 }
 
-func (a *app) restore(ctx context.Context, repo *repository.Repository, m *backup.Manifest, to string, dryRun bool) error {
-	o := backup.RestoreOptions{
+func (a *app) restoreOptions(ctx context.Context, repo *repository.Repository, m *backup.Manifest, to string) backup.RestoreOptions {
+	return backup.RestoreOptions{
 		Repository: repo, Manifest: m, Folder: to, Drivers: wiring.Drivers(), Software: versionText(), Progress: a.progress(),
 		OpenDirectory: func(path string) (shardmap.Directory, error) { return wiring.OpenDirectory(ctx, path) },
 		Finish: func(folder string, shards []string) error {
@@ -258,6 +357,10 @@ func (a *app) restore(ctx context.Context, repo *repository.Repository, m *backu
 			return (&wiring.DataFolder{Path: folder}).Save(l)
 		},
 	}
+}
+
+func (a *app) restore(ctx context.Context, repo *repository.Repository, m *backup.Manifest, to string, dryRun bool) error {
+	o := a.restoreOptions(ctx, repo, m, to)
 	if dryRun {
 		plan, err := o.Plan()
 		if err != nil {

@@ -48,6 +48,15 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Errorf("%v: %s", args, out)
 		}
 	}
+	if out := must("backup", "list", "--repository", repo); !strings.Contains(out, "never") {
+		t.Errorf("before a drill: %s", out)
+	}
+	if out := must("backup", "drill", "--repository", repo); !strings.Contains(out, "5000 rows in 1 sharded table") {
+		t.Errorf("the drill: %s", out)
+	}
+	if out := must("backup", "list", "--repository", repo); strings.Contains(out, "never") {
+		t.Errorf("after a drill: %s", out)
+	}
 	if out := must("restore", "--from", repo, "--to", folder, "--dry-run"); !strings.Contains(out, "Would restore backup "+made.ID) || exists(folder) {
 		t.Errorf("the plan: %s", out)
 	}
@@ -80,5 +89,9 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	if code, _, stderr := cli(t, nil, "restore", "--from", repo, "--to", fmt.Sprint(folder, 2), "--backup", "nothing"); code == exitOK || !strings.Contains(stderr, "no backup nothing") {
 		t.Errorf("a backup that is not there: %d %s", code, stderr)
+	}
+	must("backup", "delete", made.ID, "--repository", repo)
+	if out := must("backup", "list", "--repository", repo); !strings.Contains(out, "no backup") {
+		t.Errorf("after the deletion: %s", out)
 	}
 }
