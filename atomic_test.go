@@ -10,7 +10,7 @@ import (
 	"github.com/cleavedb/cleave"
 )
 
-// TestNoTornReads: each atomic read over several shards has each transaction wholly or not at all, on every engine, outside of
+// TestNoTornReads: by default each read over several shards has each transaction wholly or not at all, on every engine, outside of
 // blocks and in READ COMMITTED blocks, while others transfer between shards.
 func TestNoTornReads(t *testing.T) {
 	eachEngine(t, func(t *testing.T, c *cleave.Cluster) {
@@ -49,7 +49,6 @@ func TestNoTornReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		run(t, conn, "SET cleave.read_consistency = 'atomic'")
 		for range rounds {
 			for _, around := range [][2]string{{"SELECT 1", "SELECT 1"}, {"BEGIN", "COMMIT"}} {
 				run(t, conn, around[0])

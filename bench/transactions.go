@@ -80,9 +80,9 @@ func transactions(ctx context.Context, o options, cleaveURL string, pid int) err
 		f             func() error
 		best          float64
 	}{
-		{"two updates on one shard", "RESET cleave.read_consistency", pair(shards[first][0], shards[first][1]), 0},
-		{"two updates on two shards", "RESET cleave.read_consistency", pair(shards[first][0], shards[second][0]), 0},
-		{"sum over all shards", "RESET cleave.read_consistency", read, 0},
+		{"two updates on one shard", "SET cleave.read_consistency = 'shard'", pair(shards[first][0], shards[first][1]), 0},
+		{"two updates on two shards", "SET cleave.read_consistency = 'shard'", pair(shards[first][0], shards[second][0]), 0},
+		{"sum over all shards", "SET cleave.read_consistency = 'shard'", read, 0},
 		{"sum over all shards, atomic", "SET cleave.read_consistency = 'atomic'", read, 0},
 	}
 	for range o.rounds {

@@ -77,21 +77,24 @@ func (a *accounts) half() (gid string) {
 	return gid
 }
 
-// TestTornRead: 'shard' may see a transaction on one shard and not on the other;
-// 'atomic' does not, also where a statement writes what it has read.
+// TestTornRead: 'shard' may see a transaction on one shard and not on the other; the default does not, also where a statement writes what it has read.
 func TestTornRead(t *testing.T) {
 	t.Parallel()
 	a := newAccounts(t, config{shards: 2})
 	a.transfer(a.conn, 0, 1)
 	a.transfer(a.conn, 1, 0)
 	a.half()
+	exec(t, a.conn, "SET cleave.read_consistency = 'shard'")
 	a.sums(a.conn, 190, "'shard'")
-	exec(t, a.conn, "SET cleave.read_consistency = 'atomic'")
+	exec(t, a.conn, "RESET cleave.read_consistency")
+	if got := one[string](t, a.conn, "SHOW cleave.read_consistency"); got != "atomic" {
+		t.Errorf("the default is %s", got)
+	}
 	exec(t, a.conn, fmt.Sprintf("INSERT INTO seen SELECT %d, sum(balance) FROM account", a.keys[0]))
 	if got := one[int64](t, a.conn, "SELECT total FROM seen WHERE tenant_id = $1", a.keys[0]); got != 200 {
 		t.Errorf("a statement that writes read %d", got)
 	}
-	a.sums(a.conn, 200, "'atomic'")
+	a.sums(a.conn, 200, "the default")
 	if n := a.direct(t, 1, "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"); n != "0" {
 		t.Errorf("the reader has left %s prepared", n)
 	}
@@ -131,8 +134,9 @@ func TestSnapshotsOfEachLevel(t *testing.T) {
 		{"BEGIN", "shard", -10, +10},
 		{"BEGIN ISOLATION LEVEL REPEATABLE READ", "shard", 0, +10},
 		{"BEGIN ISOLATION LEVEL REPEATABLE READ", "atomic", 0, 0},
+		{"BEGIN ISOLATION LEVEL REPEATABLE READ", "DEFAULT", 0, +10}, // its first statement is one of one shard
 	} {
-		exec(t, a.conn, "SET cleave.read_consistency = '"+test.consistency+"'")
+		exec(t, a.conn, "SET cleave.read_consistency = "+test.consistency)
 		exec(t, a.conn, test.begin)
 		first := a.balance(a.conn, 0)
 		before := 200 - first
@@ -145,6 +149,15 @@ func TestSnapshotsOfEachLevel(t *testing.T) {
 		}
 		exec(t, a.conn, "COMMIT")
 	}
+	// By default a block whose first statement is over several shards has its snapshots from that.
+	exec(t, a.conn, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	a.sums(a.conn, 200, "the first statement")
+	first := a.balance(a.conn, 1)
+	a.transfer(other, 0, 1)
+	if got := a.balance(a.conn, 1); got != first {
+		t.Errorf("a later statement sees %d, the first one saw %d", got, first)
+	}
+	exec(t, a.conn, "COMMIT")
 	// Own writes are seen, and those of nobody else's open transaction.
 	exec(t, a.conn, "SET cleave.read_consistency = 'shard'")
 	exec(t, a.conn, "BEGIN")

@@ -40,7 +40,6 @@ func TestSchemaChangeBesideAtomicReaders(t *testing.T) {
 	var done [6]atomic.Int64
 	for i := range done {
 		reader := routers[i%2].connect(t)
-		exec(t, reader, "SET cleave.read_consistency = 'atomic'")
 		sql := reads[i%len(reads)]
 		all.Go(func() {
 			for ctx.Err() == nil {

@@ -75,6 +75,11 @@ func (h host) Reader(ctx context.Context, shard string, s *executor.Settings) (*
 	return x.srv.ex.AcquireRead(ctx, shard, s, r.Policy, r.LagMax, &x.shards.writes)
 }
 
+// Spreads reports whether reads outside of transactions may be on replicas.
+func (h host) Spreads() bool {
+	return h.x.shards.mayRead() && slices.ContainsFunc(h.Snapshot().Shards(), func(s shardmap.Shard) bool { return len(s.Replicas) > 0 })
+}
+
 // Wrote notes that the session writes on a shard.
 func (h host) Wrote(c *executor.Conn) {
 	h.x.shards.writes.Note(c)
@@ -255,7 +260,7 @@ func (x *prepared) goesSeveral(st *plan.Statement) bool {
 	if st.Kind == plan.Several || onSeveral(x.tx.conn) || x.onHeld(st) {
 		return true
 	}
-	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && txn.Atomic(x.gucs.Settings) && x.tx.oneSnapshot() && !x.tx.serializable() {
+	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && txn.Insists(x.gucs.Settings) && x.tx.oneSnapshot() && !x.tx.serializable() {
 		// All shards' snapshots are taken with its first statement.
 		return st.Kind == plan.OneShard || st.Kind == plan.DefaultShard || st.Kind == plan.AnyShard
 	}

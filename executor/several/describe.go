@@ -27,7 +27,7 @@ func (c *runner) describe(ctx context.Context, st *plan.Statement, oids []uint32
 	}
 	if c.Block {
 		// A description takes the shard's snapshot.
-		if err := c.consistent(ctx, nil); err != nil {
+		if err := c.consistent(ctx, &execution{st: st}); err != nil {
 			return nil, err
 		}
 	}

@@ -31,6 +31,7 @@ func (h alone) Holder() *executor.Holder                          { return new(e
 func (h alone) Joined(string)                                     {}
 func (h alone) Values([]plan.FillValue) (out [][]byte, err error) { return nil, nil }
 func (h alone) Kept(string) *executor.Conn                        { return nil }
+func (h alone) Spreads() bool                                     { return false }
 func (h alone) Counter() *executor.Counter                        { return new(executor.Counter) }
 func (h alone) Planned(string) *plan.Statement                    { return nil }
 func (h alone) Held() *Held                                       { return new(Held) }

@@ -120,7 +120,7 @@ func (c *sender) bindAll(p *txn.Participant, all []request) (*stream, error) {
 
 // provable reports whether a statement is a read that is proved while it runs.
 func (c *sender) provable(st *plan.Statement) bool {
-	return txn.Atomic(c.host.Settings()) && c.Proven == nil && readsRows(st, c.copiesAsQuery(st)) && !c.lasting()
+	return txn.Atomic(c.host.Settings()) && c.Proven == nil && !txn.ReadsReplicas(c.Transaction) && readsRows(st, c.copiesAsQuery(st)) && !c.lasting()
 }
 
 // copiesAsQuery reports whether COPY of a table is run as one of a query. COPY takes its snapshot when it is executed, and its rows cannot
@@ -148,7 +148,7 @@ func readsRows(st *plan.Statement, asQuery bool) bool {
 }
 
 // proved begins a read, again and again until its snapshots fit each other. Errors: 40001 if they do not in time; CLV-0207
-// if they cannot.
+// if they cannot and the session insists.
 func proved(ctx context.Context, c *runner, e *execution, start func(context.Context, *execution) (job, error)) (job, error) {
 	if c.proof != nil || !c.provable(e.st) {
 		return start(ctx, e)
@@ -164,8 +164,10 @@ func proved(ctx context.Context, c *runner, e *execution, start func(context.Con
 			switch renewed, err := renews(c, pr.Stuck()); {
 			case err != nil:
 				return nil, err
-			case !renewed:
+			case !renewed && txn.Insists(c.host.Settings()):
 				return nil, hasSnapshot(pr.Stuck())
+			case !renewed:
+				return start(ctx, e)
 			}
 		}
 		switch {

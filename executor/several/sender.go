@@ -124,18 +124,20 @@ func (a *asides) parameter(name, value string) {
 	a.notice(wire.AppendParameterStatus(nil, name, value))
 }
 
-// consistent takes the snapshots of an atomic read before anything of it is run,
-// if the session asks for one. Inside a block all shards get theirs with its first
-// statement, but for those that cannot be reached: what needs one of them fails. Outside, those get theirs that the
-// statement reads. It may be called again.
+// consistent takes the snapshots of an atomic read before anything of it is run. Inside a block with one snapshot all shards get
+// theirs with its first statement, but for those that cannot be reached: what needs one of them fails. By default that is so only
+// if that statement reads several shards. Outside, those get theirs that the statement reads. It may be called again.
 func (c *sender) consistent(ctx context.Context, e *execution) error {
-	if !txn.Atomic(c.host.Settings()) || c.Proven != nil && c.Block {
+	if !txn.Atomic(c.host.Settings()) || c.Proven != nil && c.Block || txn.ReadsReplicas(c.Transaction) {
 		return nil
 	}
+	insists := txn.Insists(c.host.Settings())
 	var shards []string
 	switch {
 	case c.Block && (!c.lasting() || txn.Serializable(c.Isolation())):
 		return nil // SERIALIZABLE is of one shard: a second one is refused when it joins
+	case c.Block && !insists && (!c.beginsSeveral(e) || c.HasNamed()):
+		return nil
 	case c.Block:
 		for _, s := range c.host.Snapshot().Shards() {
 			shards = append(shards, s.Name)
@@ -149,14 +151,19 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 		}
 	}
 	for _, p := range c.Joined {
-		if p.Begun && !c.Proven[p.Shard] {
+		switch {
+		case !p.Begun || c.Proven[p.Shard]:
+		case insists:
 			return hasSnapshot(p.Shard)
+		default:
+			return nil
 		}
 	}
-	if c.Proven != nil && !slices.ContainsFunc(shards, func(s string) bool { return !c.Proven[s] }) {
+	switch {
+	case c.Proven == nil:
+	case !insists || !slices.ContainsFunc(shards, func(s string) bool { return !c.Proven[s] }):
 		return nil // an earlier statement of the unit has them
-	}
-	if c.Proven != nil {
+	default:
 		return sqlstate.Refusal("CLV-0208", "an atomic read needs snapshots of other shards than the one before it in the same transaction").
 			WithHint("Sync between them.").OnShard(shards[0])
 	}
@@ -174,6 +181,19 @@ func (c *sender) consistent(ctx context.Context, e *execution) error {
 func (c *sender) lasting() bool {
 	level := strings.ToUpper(c.Isolation())
 	return strings.Contains(level, "REPEATABLE") || strings.Contains(level, "SERIALIZABLE")
+}
+
+// beginsSeveral reports whether a read over several shards is the first statement of its transaction that uses a shard. One that is
+// only described may read all that it can.
+func (c *sender) beginsSeveral(e *execution) bool {
+	if e == nil || !e.st.ReadOnly || txn.Single(c.host.Settings()) || slices.ContainsFunc(c.Joined, func(p *txn.Participant) bool { return p.Begun }) {
+		return false
+	}
+	if e.desc == nil {
+		return e.st.Kind == plan.Several
+	}
+	shards, err := c.reads(e)
+	return err == nil && len(shards) > 1
 }
 
 // reads are the shards that a statement reads, one or none where its own

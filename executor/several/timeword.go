@@ -166,7 +166,14 @@ func typed(ctx context.Context, c *runner, st *plan.Statement, text string, seve
 	if shard == "" {
 		shard = c.ownerOf(st)
 	}
-	types, err := c.literalTypes(ctx, st.Asks, oids, func() (*txn.Participant, error) { return c.Participant(ctx, shard, false) })
+	types, err := c.literalTypes(ctx, st.Asks, oids, func() (*txn.Participant, error) {
+		if c.Block {
+			if err := c.consistent(ctx, &execution{st: st}); err != nil { // a description takes the shard's snapshot
+				return nil, err
+			}
+		}
+		return c.Participant(ctx, shard, false)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -182,11 +189,6 @@ func (c *sender) literalTypes(ctx context.Context, q *plan.InputQuestion, oids [
 	types, err := c.shared.Inputs.Types(q, oids, func(text string, oids []uint32) *executor.Prepared {
 		return c.Ex.Prepare(text, oids, c.host.Snapshot().SchemaVersion(), c.host.Settings())
 	}, func() (timeinput.Server, error) {
-		if c.Block {
-			if err := c.consistent(ctx, nil); err != nil { // a description takes the shard's snapshot
-				return nil, err
-			}
-		}
 		p, err := on()
 		if err != nil {
 			return nil, err

@@ -313,7 +313,7 @@ func (c *sender) takeAll(ctx context.Context, shards []string) error {
 // reachable are the participants of shards, without those that cannot be reached: what needs these fails.
 func (c *sender) reachable(ctx context.Context, shards []string) ([]*txn.Participant, error) {
 	for {
-		parts, err := c.partsOf(ctx, shards, false)
+		parts, err := c.Participants(ctx, shards, false)
 		at := -1
 		if sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
 			at = slices.Index(shards, sqlstate.As(err).Shard)

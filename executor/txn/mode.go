@@ -11,7 +11,7 @@ import (
 const (
 	// ModeSetting is 'multi' (several shards in a transaction) or 'single'.
 	ModeSetting = "cleave.transaction_mode"
-	// ConsistencySetting is 'shard' (each shard's own snapshot) or 'atomic'.
+	// ConsistencySetting is 'atomic', which is the default, or 'shard' (each shard's own snapshot).
 	ConsistencySetting = "cleave.read_consistency"
 )
 
@@ -32,21 +32,15 @@ func ParseMode(v string) (single, ok bool) {
 	return false, false
 }
 
-// ParseConsistency reads a value of ConsistencySetting.
-func ParseConsistency(v string) (atomic, ok bool) {
-	switch strings.ToLower(v) {
-	case "atomic":
-		return true, true
-	case "shard":
-		return false, true
-	}
-	return false, false
+// Atomic reports whether reads over several shards are atomic: unless the session wants each shard's own snapshot.
+func Atomic(s *executor.Settings) bool {
+	return !strings.EqualFold(s.Text(ConsistencySetting), "shard")
 }
 
-// Atomic reports whether reads over several shards are to be atomic.
-func Atomic(s *executor.Settings) bool {
-	atomic, _ := ParseConsistency(s.Text(ConsistencySetting))
-	return atomic
+// Insists reports whether the session has asked for atomic reads itself. By default what cannot be atomic, of which docs/consistency.md
+// has a list, is read with each shard's own snapshot.
+func Insists(s *executor.Settings) bool {
+	return strings.EqualFold(s.Text(ConsistencySetting), "atomic")
 }
 
 // CheckMode refuses a transaction's second shard where the session wants one only.

@@ -337,7 +337,7 @@ func (c *Transaction) Begin(p *Participant) (batched bool, err error) {
 		return true, nil
 	}
 	all := append([]string{begin}, c.Modes...)
-	if c.hasNamed() {
+	if c.HasNamed() {
 		// Which of them the shard has is asked first.
 		p.Begun = true
 		if _, err := p.Conn.Exec(begin); err != nil {

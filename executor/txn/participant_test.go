@@ -33,6 +33,7 @@ func (s *session) Wrote(c *executor.Conn)     { s.wrote = append(s.wrote, c.Shar
 func (s *session) Holder() *executor.Holder   { return new(executor.Holder) }
 func (s *session) Joined(shard string)        { s.joined = append(s.joined, shard) }
 func (s *session) Kept(string) *executor.Conn { return nil }
+func (s *session) Spreads() bool              { return false }
 func (s *session) Counter() *executor.Counter { return new(executor.Counter) }
 
 // open is a block of which nothing is open on shards.

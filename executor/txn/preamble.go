@@ -37,8 +37,8 @@ func (b *Preamble) SetAccess(readOnly, wrote bool) {
 // ModesAt are those that there were at a savepoint.
 func (b *Preamble) ModesAt(at int) []string { return b.Modes[:b.Saves.At(at).modes] }
 
-// hasNamed reports whether some of the modes are SET CONSTRAINTS with names.
-func (b *Preamble) hasNamed() bool {
+// HasNamed reports whether some of the modes are SET CONSTRAINTS with names.
+func (b *Preamble) HasNamed() bool {
 	return slices.ContainsFunc(b.Modes, func(m string) bool {
 		return strings.HasPrefix(m, "SET CONSTRAINTS ") && !strings.HasPrefix(m, "SET CONSTRAINTS ALL ")
 	})
@@ -68,7 +68,7 @@ func (b *Preamble) note(op, name string, at int) {
 
 // beginning is the text with which the block begins on shards that take part with its first statement.
 func (b *Preamble) beginning() (string, error) {
-	if b.hasNamed() {
+	if b.HasNamed() {
 		return "", sqlstate.Refusal("CLV-1005", "SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards").
 			WithHint("Run SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read.")
 	}

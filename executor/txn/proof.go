@@ -543,7 +543,7 @@ func (t *Transactions) cutNow(ctx context.Context, all bool, shards []string, un
 		points, err = t.points(parts)
 	}
 	if err != nil {
-		if limit.Err() != nil && ctx.Err() == nil {
+		if ctx.Err() == nil && (limit.Err() != nil || bounded(err)) {
 			err = tooLong(err, len(parts), most)
 		}
 		return nil, err

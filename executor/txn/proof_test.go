@@ -388,3 +388,21 @@ func TestTurnOfAnOwnCut(t *testing.T) {
 		}
 	})
 }
+
+// TestBoundsOfTheRouter: a bound that the router sets on what it asks beside a statement ends with 57P03, as if the shard had not
+// been reached: the client has asked for no cancel, and waits for no lock.
+func TestBoundsOfTheRouter(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 2)...)
+	c, err := b.ex.Acquire(t.Context(), shardName(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	if _, err := c.Exec("BEGIN; LOCK TABLE cleave_internal.transaction"); err != nil {
+		t.Fatal(err)
+	}
+	reader := b.transactions()
+	if _, _, err := b.proves(reader, false, "SELECT 1", 0, 0, 1); sqlstate.CodeOf(err) != sqlstate.CannotConnectNow {
+		t.Error(err)
+	}
+}

@@ -19,7 +19,7 @@ func (c *Transaction) OnReplicas() bool { return c.onReplicas }
 // MayRead says whether a statement of the client's may read on replicas.
 func (c *Transaction) MayRead(st *plan.Statement, portion int32) {
 	c.replicas = !c.Block && portion == 0 && st.Kind == plan.Several && st.Plan != nil && (st.Plan.Op == plan.Scatter || st.Plan.Op == plan.Gather) &&
-		st.Stable && !st.Numbers && st.Explained == nil && !Atomic(c.host.Settings()) &&
+		st.Stable && !st.Numbers && st.Explained == nil && !Insists(c.host.Settings()) && c.host.Spreads() &&
 		!slices.ContainsFunc(c.Joined, func(p *Participant) bool { return p.open() && !p.Conn.OnReplica() })
 	if c.replicas {
 		return
@@ -38,6 +38,9 @@ func (c *Transaction) MayRead(st *plan.Statement, portion int32) {
 		return true
 	})
 }
+
+// ReadsReplicas reports whether the statement may read on replicas: see MayRead.
+func ReadsReplicas(c *Transaction) bool { return c.replicas }
 
 // Reader borrows a conversation with a replica of a shard, nil if the primary is to be read.
 func (c *Transaction) Reader(ctx context.Context, shard string) (*executor.Conn, error) {

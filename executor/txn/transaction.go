@@ -29,6 +29,8 @@ type Host interface {
 	// Reader borrows a conversation with a replica of a shard for a read outside of
 	// transactions, with settings s, where the session's read policy wants that; nil: the primary answers.
 	Reader(ctx context.Context, shard string, s *executor.Settings) (*executor.Conn, error)
+	// Spreads reports whether reads outside of transactions may be on replicas.
+	Spreads() bool
 	// Wrote is told of each shard's conversation that is about to write.
 	Wrote(c *executor.Conn)
 	// Holder is who holds the conversations that are borrowed.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -292,14 +293,19 @@ func (t *Transactions) prepareShard(ctx context.Context, shard string) error {
 	if ready || t.records(shard).Create() == "" {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(ctx, resolveMax)
+	limit, stop := context.WithTimeout(ctx, resolveMax)
 	defer stop()
-	conn, err := handle.Connect(ctx, housekeeping)
-	if err != nil {
-		return err
+	conn, err := handle.Connect(limit, housekeeping)
+	if err == nil {
+		defer conn.Close()
+		err = makeTable(limit, conn, t.records(shard))
 	}
-	defer conn.Close()
-	if err := makeTable(ctx, conn, t.records(shard)); err != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() == nil && bounded(err):
+		return sqlstate.Wrap(err, sqlstate.CannotConnectNow, "shard %s did not say in time whether it has the table of transactions", shard).
+			WithHint("nothing was done: run it again; `cleave doctor` says which shards answer").OnShard(shard)
+	default:
 		return onShard(err, shard)
 	}
 	t.mu.Lock()
@@ -309,6 +315,12 @@ func (t *Transactions) prepareShard(ctx context.Context, shard string) error {
 	}
 	t.ready[handle] = true
 	return nil
+}
+
+// bounded reports whether an error is that of a bound which the router has set itself: no client has asked for that.
+func bounded(err error) bool {
+	code := sqlstate.CodeOf(err)
+	return code == sqlstate.QueryCanceled || code == sqlstate.LockNotAvailable || errors.Is(err, context.DeadlineExceeded)
 }
 
 // forget makes the next transaction look again whether the shard has the table.

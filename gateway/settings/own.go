@@ -34,7 +34,7 @@ var ownSettings = map[string]ownSetting{
 	limits.GatherRowsSetting:  {want: "a number of rows, 0 for the default", ok: isNumber},
 	limits.GatherBytesSetting: {want: "a size such as '1GB', 0 for the default", ok: isSize},
 	HoldTimeout:               {want: "a time such as '500ms' or '10s', 0 for not at all", ok: func(v string) bool { _, ok := limits.Duration(v); return ok }},
-	"cleave.read_consistency": {want: "'shard' or 'atomic'", otherwise: "shard", ok: oneOf("shard", "atomic")},
+	"cleave.read_consistency": {want: "'shard' or 'atomic'", otherwise: "atomic", ok: oneOf("shard", "atomic")},
 	"cleave.transaction_mode": {want: "'multi' or 'single'", otherwise: "multi", ok: oneOf("multi", "single")},
 	limits.DeadlockSetting:    {want: "a time such as '200ms' or '1s', at least 10ms", ok: func(v string) bool { d, ok := limits.Duration(v); return ok && d >= limits.DeadlockTimeoutMin }},
 }

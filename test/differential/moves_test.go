@@ -186,9 +186,6 @@ func TestTPCCMoves(t *testing.T) {
 			}
 			mix := tpcc.Mix{Size: tpcc.Small, Remote: 30}
 			look := connect(t, p.cluster.URL())
-			if _, err := look.Exec(ctx, "SET cleave.read_consistency = 'atomic'"); err != nil {
-				t.Fatal(err)
-			}
 			check := func() {
 				t.Helper()
 				if err := conditions(ctx, look); err != nil {

@@ -222,14 +222,6 @@ func (c *client) look(ctx context.Context) (what string, err error) {
 	if kind < 2 {
 		return "read", ask(constants)
 	}
-	if _, err := c.text(ctx, "SET cleave.read_consistency = 'atomic'"); err != nil {
-		return "set", &nothing{err}
-	}
-	defer func() {
-		if _, reset := c.text(ctx, "RESET cleave.read_consistency"); reset != nil && err == nil {
-			err = &nothing{reset}
-		}
-	}()
 	switch kind {
 	case 2:
 		id := r.Int64N(historyTokens)

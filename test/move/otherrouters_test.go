@@ -248,12 +248,6 @@ func (e *elsewhere) read(ctx context.Context, r *router) {
 	}
 	defer conn.Close(context.Background())
 	// On PostgreSQL the rows come with the table, shard by shard: a read has them all, or one of its shards has no table.
-	if e.kind == "sqlite" {
-		if _, err := conn.Exec(ctx, "SET cleave.read_consistency = 'atomic'").ReadAll(); err != nil {
-			e.t.Error(err)
-			return
-		}
-	}
 	for ctx.Err() == nil {
 		res, err := conn.Exec(context.WithoutCancel(ctx), "SELECT count(*) FROM t").ReadAll()
 		switch code := codeOf(err); {
