@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,8 +69,13 @@ func (a *accounts) sums(conn *pgx.Conn, want int64, what string) {
 // it is committed on shard 0, and prepared on shard 1.
 func (a *accounts) half() (gid string) {
 	a.t.Helper()
+	return a.halfAs(strings.Repeat("ab", 16))
+}
+
+// halfAs is half, of a transaction with an id.
+func (a *accounts) halfAs(id string) (gid string) {
+	a.t.Helper()
 	cluster := strings.ReplaceAll(a.ex.Snapshot().State().Cluster, "-", "")[:8]
-	id := strings.Repeat("ab", 16)
 	gid = "cleave_" + cluster + "_" + id + "_1_shard-0"
 	begin := "BEGIN; UPDATE account SET balance = balance %s 10 WHERE tenant_id = %d; INSERT INTO cleave_internal.transaction (id, shards, decided) VALUES ('" + id + "', '{shard-0,shard-1}', %s); "
 	a.direct(a.t, 1, fmt.Sprintf(begin, "+", a.keys[1], "NULL")+"PREPARE TRANSACTION '"+gid+"'")
@@ -156,6 +162,10 @@ func TestSnapshotsOfEachLevel(t *testing.T) {
 	a.transfer(other, 0, 1)
 	if got := a.balance(a.conn, 1); got != first {
 		t.Errorf("a later statement sees %d, the first one saw %d", got, first)
+	}
+	exec(t, a.conn, "INSERT INTO seen SELECT tenant_id, balance FROM account")
+	if got := one[int64](t, a.conn, "SELECT total FROM seen WHERE tenant_id = $1", a.keys[1]); got != first {
+		t.Errorf("a statement that writes has read %d, the first one saw %d", got, first)
 	}
 	exec(t, a.conn, "COMMIT")
 	// Own writes are seen, and those of nobody else's open transaction.
@@ -417,5 +427,70 @@ func TestCommitThatFails(t *testing.T) {
 		}
 		wantCode(t, a.conn, want, "COMMIT")
 		a.sums(a.conn, 202, "after NOTIFY")
+	}
+}
+
+// TestFirstReadIsWhole: by default the first read of a session over several shards sees a transaction that is half committed wholly
+// or not at all, however it is sent, alone and as the first statement of a block of each level.
+func TestFirstReadIsWhole(t *testing.T) {
+	t.Parallel()
+	a := newAccounts(t, config{shards: 2})
+	a.transfer(a.conn, 0, 1)
+	const join = "SELECT sum(a.balance)::bigint FROM account a JOIN account b ON a.tenant_id + 0 = b.tenant_id + 0"
+	reads := map[string]func(conn *pgx.Conn) string{
+		"prepared first": func(conn *pgx.Conn) string {
+			if _, err := conn.Prepare(t.Context(), "first", sumOf); err != nil {
+				t.Error(err)
+			}
+			return fmt.Sprint(one[int64](t, conn, "first"))
+		},
+		"a simple query": func(conn *pgx.Conn) string {
+			return fmt.Sprint(one[int64](t, conn, sumOf, pgx.QueryExecModeSimpleProtocol))
+		},
+		"a join": func(conn *pgx.Conn) string { return fmt.Sprint(one[int64](t, conn, join)) },
+		"keys that are parameters": func(conn *pgx.Conn) string {
+			return fmt.Sprint(one[int64](t, conn, sumOf+" WHERE tenant_id = ANY ($1)", a.keys))
+		},
+		"COPY of a query": func(conn *pgx.Conn) string { return strings.TrimSpace(copied(t, conn, "COPY ("+join+") TO STDOUT")) },
+		"COPY of a table": func(conn *pgx.Conn) string {
+			sum := 0
+			for _, row := range strings.Fields(copied(t, conn, "COPY account (balance) TO STDOUT")) {
+				n, err := strconv.Atoi(row)
+				if err != nil {
+					t.Error(err)
+				}
+				sum += n
+			}
+			return fmt.Sprint(sum)
+		},
+		"a cursor": func(conn *pgx.Conn) string {
+			if conn.PgConn().TxStatus() == 'I' {
+				return "200" // there are none outside of blocks
+			}
+			exec(t, conn, "DECLARE c CURSOR FOR "+join)
+			return fmt.Sprint(one[int64](t, conn, "FETCH c"))
+		},
+		"a write that reads": func(conn *pgx.Conn) string {
+			exec(t, conn, "DELETE FROM seen")
+			exec(t, conn, "INSERT INTO seen SELECT $1::bigint, sum(balance) FROM account", a.keys[0])
+			return fmt.Sprint(one[int64](t, conn, "SELECT total FROM seen"))
+		},
+	}
+	n := 0
+	for how, read := range reads {
+		for _, begin := range []string{"SELECT 1", "BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"} {
+			if how == "a write that reads" && strings.Contains(begin, "REPEATABLE") {
+				continue // its first statement does not read several shards
+			}
+			conn := a.connect(t)
+			n++
+			a.halfAs(fmt.Sprintf("%032x", n))
+			exec(t, conn, begin)
+			if got := read(conn); got != "200" {
+				t.Errorf("%s after %s: %s", how, begin, got)
+			}
+			exec(t, conn, "COMMIT")
+			a.sums(conn, 200, how)
+		}
 	}
 }

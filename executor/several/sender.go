@@ -214,7 +214,13 @@ func (c *sender) reads(e *execution) ([]string, error) {
 		return nil, nil
 	}
 	targets := []plan.Target{}
-	if st.Plan.Op == plan.Scatter {
+	switch st.Plan.Op {
+	case plan.Scatter:
+		targets = append(targets, st.Plan.Target)
+	case plan.CopyOut:
+		if query := st.Plan.Copy.Source; query != nil {
+			return c.reads(&execution{st: query, args: &plan.Args{}})
+		}
 		targets = append(targets, st.Plan.Target)
 	}
 	for i := range st.Plan.Relations {

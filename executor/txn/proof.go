@@ -116,11 +116,23 @@ type Attempt struct {
 	Also []string
 }
 
+// shards are all that are known to be read.
+func (a Attempt) shards() ([]string, error) {
+	shards, err := a.Shards()
+	shards = append(slices.Clone(shards), a.Also...)
+	slices.Sort(shards)
+	return slices.Compact(shards), err
+}
+
 // NewProof begins the proof of a read that is about to run in c. Each fourth attempt starts from a cut that is made anew;
-// from the third one on the process's own commits over several shards wait for it, a moment at the longest. End has to
-// follow. Errors: as Snapshots.
+// from the third one on the process's own commits over several shards wait for it, a moment at the longest. Where no shard has a
+// connection more for that cut, the conversations of the read do. End has to follow. Errors: as Snapshots.
 func NewProof(ctx context.Context, c *Transaction, a Attempt) (*Proof, error) {
+	until := time.Now().Add(ownMax)
 	pr, err := c.txns.newProof(ctx, a)
+	if unconnected(err) {
+		pr, err = proofInside(ctx, c, a, until, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -136,13 +148,10 @@ func (t *Transactions) newProof(ctx context.Context, a Attempt) (*Proof, error) 
 		return nil, cause
 	}
 	if err != nil || a.Try > 0 {
-		shards, e := a.Shards()
+		shards, e := a.shards()
 		if e != nil {
 			return nil, e
 		}
-		shards = append(slices.Clone(shards), a.Also...)
-		slices.Sort(shards)
-		shards = slices.Compact(shards)
 		if err != nil || slices.ContainsFunc(shards, func(s string) bool { _, ok := c.points[s]; return !ok }) {
 			// Those that it reads are enough for it alone.
 			if c.points, err = t.ownCut(ctx, shards); err != nil {
@@ -151,7 +160,11 @@ func (t *Transactions) newProof(ctx context.Context, a Attempt) (*Proof, error) 
 			c.number = 0
 		}
 	}
-	return &Proof{t: t, base: c, both: both || a.Try > 0, began: time.Now(), reopen: func() {}}, nil
+	return t.proofFrom(c, both || a.Try > 0), nil
+}
+
+func (t *Transactions) proofFrom(c cut, both bool) *Proof {
+	return &Proof{t: t, base: c, both: both, began: time.Now(), reopen: func() {}}
 }
 
 // End lets commits go on.
