@@ -1,11 +1,15 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestReadsWhereServersAreFull: a router that has no snapshots to compare with, and gets no further connection to a shard, reads over
@@ -48,4 +52,31 @@ func TestReadsWhereServersAreFull(t *testing.T) {
 	}
 	close(stop)
 	transfers.Wait()
+}
+
+// TestReadWhoseShardDoesNotAnswer: the session's statement_timeout bounds what a read over several shards asks beside its statement,
+// and 'shard' does not ask.
+func TestReadWhoseShardDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	a := newAccounts(t, config{shards: 2})
+	a.transfer(a.conn, 0, 1)
+	conn := start(t, config{dir: a.dir, urls: a.shards}).connect(t)
+	holds, err := pgx.Connect(t.Context(), pgtest.Super(a.shards[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holds.Close(context.Background())
+	exec(t, holds, "BEGIN")
+	exec(t, holds, "LOCK TABLE cleave_internal.transaction")
+	exec(t, conn, "SET statement_timeout = '300ms'")
+	wantCode(t, conn, "57014", sumOf)
+	exec(t, conn, "SET cleave.read_consistency = 'shard'")
+	exec(t, conn, "RESET statement_timeout")
+	a.sums(conn, 200, "'shard'")
+	exec(t, conn, "RESET cleave.read_consistency")
+	exec(t, holds, "ROLLBACK")
+	waitfor.True(t, "the router tries to compare snapshots again", func() bool {
+		var n int64
+		return conn.QueryRow(t.Context(), sumOf).Scan(&n) == nil && n == 200
+	})
 }
