@@ -44,6 +44,7 @@ type interrupts struct {
 	pendingCancel atomic.Bool
 	// terminating: the session has to end, see signal.go.
 	terminating atomic.Bool
+	exported    atomic.Bool // the transaction has given its snapshot to others
 	copying     atomic.Bool // a COPY FROM STDIN waits for the client's data
 	// ending: the transaction has to end, to make way for a move; see hold.go.
 	ending atomic.Pointer[leaseuse.Hold]

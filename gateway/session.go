@@ -182,7 +182,7 @@ func (x *session) readFailed(err error) (over bool) {
 			return last(sqlstate.AdminShutdown, terminated().Message)
 		case was == stateIdle && x.srv.drain.Load():
 			return last(sqlstate.AdminShutdown, "terminating connection due to administrator command: the router is shutting down")
-		case was == stateIdleInTx && idle > x.srv.limits.IdleInTransactionMax:
+		case was == stateIdleInTx && idle > x.interrupts.idleInTxMax(&x.srv.limits):
 			return last("25P03", "terminating connection due to idle-in-transaction timeout of the router")
 		case was == stateIdle && idle > x.srv.limits.IdleMax:
 			return last(sqlstate.IdleSessionTimeout, "terminating connection due to idle-session timeout of the router")

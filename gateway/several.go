@@ -299,6 +299,7 @@ func exportSnapshot(x *unitRun) ([]byte, error) {
 	x.shards.setRunning(x.pipe.Conn)
 	defer x.shards.setRunning(nil)
 	name, err := x.pipe.Conn.Conn.(*several.Conn).Export()
+	x.interrupts.exported.Store(err == nil)
 	return []byte(name), err
 }
 

@@ -5,12 +5,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/executor/moment"
+	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -281,4 +284,33 @@ func TestCatalogueOfABlock(t *testing.T) {
 		t.Error(rows, err)
 	}
 	exec(t, conn, "ROLLBACK")
+}
+
+// TestExporterIsIdle: a block that has exported a snapshot is not ended because it says nothing: pg_dump -j holds its locks so.
+func TestExporterIsIdle(t *testing.T) {
+	t.Parallel()
+	c := start(t, config{limits: gateway.Limits{IdleInTransactionMax: 300 * time.Millisecond}})
+	exporter, other := c.connect(t), c.connect(t)
+	ends := func() {
+		t.Helper()
+		waitfor.True(t, "a block that says nothing is ended", func() bool {
+			rows, err := c.connect(t).Query(t.Context(), "SELECT pid FROM cleave.sessions WHERE pid = $1", other.PgConn().PID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err == nil && len(pids) == 0
+		})
+	}
+	name := exportBlock(t, exporter, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	exec(t, other, "BEGIN")
+	ends()
+	importer := c.connect(t)
+	exec(t, importer, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+	exec(t, importer, "SET TRANSACTION SNAPSHOT '"+name+"'")
+	exec(t, exporter, "COMMIT")
+	// The next block of the session is like others.
+	exec(t, exporter, "BEGIN")
+	other = exporter
+	ends()
 }

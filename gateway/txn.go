@@ -180,6 +180,7 @@ func (x *unitRun) finishTx(committed bool) {
 	}
 	x.pipe.forget()
 	x.portals.Ended(nil)
+	x.interrupts.exported.Store(false)
 	x.gucs.End(committed)
 	if t.conn != nil {
 		t.conn.SetSettings(x.gucs.Settings)

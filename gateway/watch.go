@@ -88,6 +88,15 @@ func (x *session) watched(now time.Time) {
 	x.inspect(now)
 }
 
+// idleInTxMax is how long the session may say nothing in its transaction. One that has exported a snapshot waits for those who
+// use it, and keeps tables locked for them: pg_dump -j says nothing else until they are done.
+func (i *interrupts) idleInTxMax(lim *Limits) time.Duration {
+	if i.exported.Load() {
+		return max(lim.IdleMax, lim.IdleInTransactionMax)
+	}
+	return lim.IdleInTransactionMax
+}
+
 func (x *session) inspect(now time.Time) {
 	lim := &x.srv.limits
 	if since := x.w.stalled.Load(); since != 0 && now.Sub(time.Unix(0, since)) > lim.StallMax {
@@ -104,7 +113,7 @@ func (x *session) inspect(now time.Time) {
 			x.lane.client.Poke() // if the lane has it, it gives up its buffers
 		}
 	case stateIdleInTx:
-		if since > lim.IdleInTransactionMax {
+		if since > x.interrupts.idleInTxMax(lim) {
 			x.interrupts.wakeUp()
 		}
 	case stateBusy:
