@@ -63,8 +63,8 @@ check: ## formatting, go vet, staticcheck
 
 # Fetched before the tests that need it, whose time is bounded.
 .PHONY: fetch
-fetch: ## the PostgreSQL versions and the etcd server that tests need, where they are missing
-	$(GO) test -vet=off -timeout 60m -run 'TestEveryVersionRuns|TestPrograms|TestServerAnswers' ./internal/pgtest ./internal/etcdtest
+fetch: ## the PostgreSQL versions, and the etcd and S3 servers that tests need, where they are missing
+	$(GO) test -vet=off -timeout 60m -run 'TestEveryVersionRuns|TestPrograms|TestServerAnswers' ./internal/pgtest ./internal/etcdtest ./internal/s3test
 
 .PHONY: short
 short: ## tests of every package in short form

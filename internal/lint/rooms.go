@@ -95,6 +95,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/pipe":     {nil, []string{client}},
 	// Where backups lie; who has no use for buckets does not import their driver.
 	"backup/repository":    {[]string{"sqlstate"}, []string{"backup", "admin", "coordinator", "cmd/cleave", "internal/wiring"}},
+	"backup/retention":     {nil, []string{"backup", "admin", "coordinator", "cmd/cleave", "internal/wiring"}},
 	"backup/repository/s3": {[]string{"sqlstate", "backup/repository"}, []string{"cmd/cleave"}},
 	// Of programs that are built for test/crash.
 	"internal/crashpoint": {nil, []string{"schema", "admin", "coordinator"}},
