@@ -2,6 +2,7 @@ package retention_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,65 +52,62 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+func drawBackups(t *rapid.T) (all []retention.Backup) {
+	for i := range rapid.IntRange(0, 12).Draw(t, "n") {
+		b := retention.Backup{ID: fmt.Sprint("b", i), Proven: rapid.Bool().Draw(t, "proven")}
+		b.Ended = now.Add(time.Duration(rapid.IntRange(-200, 200).Draw(t, "hours")) * time.Hour)
+		if i > 0 && rapid.Bool().Draw(t, "incremental") {
+			b.Base = fmt.Sprint("b", rapid.IntRange(0, i-1).Draw(t, "base"))
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
 // TestNeverLost: for any backups, policy and clock.
 func TestNeverLost(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(0, 12).Draw(t, "n")
-		var all []retention.Backup
-		for i := range n {
-			b := retention.Backup{ID: fmt.Sprint("b", i), Proven: rapid.Bool().Draw(t, "proven")}
-			b.Ended = now.Add(time.Duration(rapid.IntRange(-200, 200).Draw(t, "hours")) * time.Hour)
-			if i > 0 && rapid.Bool().Draw(t, "incremental") {
-				b.Base = fmt.Sprint("b", rapid.IntRange(0, i-1).Draw(t, "base"))
-			}
-			all = append(all, b)
-		}
+		all := drawBackups(t)
 		p := retention.Policy{
 			Last: rapid.IntRange(-1, 5).Draw(t, "last"), Daily: rapid.IntRange(-1, 5).Draw(t, "daily"), Proven: rapid.IntRange(-1, 3).Draw(t, "keep proven"),
 			Within: time.Duration(rapid.IntRange(-10, 300).Draw(t, "within")) * time.Hour,
 		}
 		clock := now.Add(time.Duration(rapid.IntRange(-100_000, 100_000).Draw(t, "clock")) * time.Hour)
 		list := retention.Decide(clock, all, p)
-		if len(list) != n {
-			t.Fatalf("%d decisions of %d backups", len(list), n)
+		if len(list) != len(all) {
+			t.Fatalf("%d decisions of %d backups", len(list), len(all))
 		}
-		keep, ids, proven := map[string]bool{}, map[string]bool{}, ""
-		for i, d := range list {
-			keep[d.ID], ids[d.ID] = d.Keep, true
-			if d.Why == "" {
-				t.Errorf("no reason is given: %+v", d)
-			}
-			if i > 0 && d.Ended.After(list[i-1].Ended) {
-				t.Errorf("%s stands after an older one", d.ID)
-			}
-			if i < max(1, p.Last) && !d.Keep {
-				t.Errorf("%s is number %d and removed", d.ID, i)
-			}
-			if d.Proven && proven == "" {
-				proven = d.ID
-			}
-			if p.Within > 0 && d.Ended.Add(p.Within).After(clock) && !d.Keep {
-				t.Errorf("%s is young and removed", d.ID)
-			}
-		}
-		if len(ids) != n || proven != "" && !keep[proven] {
-			t.Errorf("the newest proven, %s, is removed: %+v", proven, list)
-		}
-		for _, d := range list {
-			if d.Keep && d.Base != "" && !keep[d.Base] {
-				t.Errorf("%s builds on %s, which is removed", d.ID, d.Base)
-			}
-		}
-		// What was removed changes nothing about the rest.
+		keep := map[string]bool{}
 		var rest []retention.Backup
-		for _, d := range list {
+		for i, d := range list {
+			keep[d.ID] = d.Keep
 			if d.Keep {
 				rest = append(rest, d.Backup)
 			}
+			if d.Why == "" || i > 0 && d.Ended.After(list[i-1].Ended) {
+				t.Errorf("without a reason, or after an older one: %+v", d)
+			}
+			young := p.Within > 0 && d.Ended.Add(p.Within).After(clock)
+			if !d.Keep && (young || i < max(1, p.Last)) {
+				t.Errorf("number %d is removed: %+v", i, d)
+			}
 		}
+		wantProvenAndBases(t, list, keep)
+		// What was removed changes nothing about the rest.
 		if again := retention.Decide(clock, rest, p); kept(again) != kept(list) {
 			t.Errorf("kept are %s, and of these %s", kept(list), kept(again))
 		}
 	})
+}
+
+func wantProvenAndBases(t *rapid.T, list []retention.Decision, keep map[string]bool) {
+	if i := slices.IndexFunc(list, func(d retention.Decision) bool { return d.Proven }); i >= 0 && !list[i].Keep {
+		t.Errorf("the newest that is proven is removed: %+v", list[i])
+	}
+	for _, d := range list {
+		if d.Keep && d.Base != "" && !keep[d.Base] {
+			t.Errorf("%s builds on %s, which is removed", d.ID, d.Base)
+		}
+	}
 }
