@@ -40,36 +40,63 @@ func Decide(now time.Time, all []Backup, p Policy) []Decision {
 	slices.SortStableFunc(list, func(a, b Decision) int {
 		return cmp.Or(b.Ended.Compare(a.Ended), cmp.Compare(b.ID, a.ID))
 	})
-	proven, days := 0, map[string]bool{}
+	s := seen{days: map[string]bool{}}
 	for i := range list {
-		d := &list[i]
-		if d.Proven {
-			proven++
-		}
-		day := d.Ended.UTC().Format(time.DateOnly)
-		newest := !days[day]
-		days[day] = true
-		switch {
-		case p.Last <= 0 && p.Within <= 0 && p.Daily <= 0 && p.Proven <= 0:
-			d.keep("no rule removes backups")
-		case i == 0:
-			d.keep("it is the newest")
-		case d.Proven && proven == 1:
-			d.keep("it is the newest that is proven")
-		case i < p.Last:
-			d.keep("it is one of the newest")
-		case p.Within > 0 && now.Sub(d.Ended) < p.Within:
-			d.keep("it is young enough")
-		case newest && len(days) <= p.Daily:
-			d.keep("it is the newest of its day")
-		case d.Proven && proven <= p.Proven:
-			d.keep("it is one of the newest that are proven")
-		default:
-			d.Why = "no rule keeps it"
+		newestOfDay := s.count(list[i].Backup)
+		if why := s.anyhow(list[i].Backup, p); why != "" {
+			list[i].keep(why)
+		} else if why := s.byRule(list[i].Backup, now, p, newestOfDay); why != "" {
+			list[i].keep(why)
+		} else {
+			list[i].Why = "no rule keeps it"
 		}
 	}
 	keepBases(list)
 	return list
+}
+
+// seen counts, from the newest on.
+type seen struct {
+	all, proven int
+	days        map[string]bool
+}
+
+func (s *seen) count(b Backup) (newestOfDay bool) {
+	s.all++
+	if b.Proven {
+		s.proven++
+	}
+	day := b.Ended.UTC().Format(time.DateOnly)
+	newestOfDay = !s.days[day]
+	s.days[day] = true
+	return newestOfDay
+}
+
+// anyhow says why a backup is kept whatever its age.
+func (s *seen) anyhow(b Backup, p Policy) string {
+	switch {
+	case p.Last <= 0 && p.Within <= 0 && p.Daily <= 0 && p.Proven <= 0:
+		return "no rule removes backups"
+	case s.all == 1:
+		return "it is the newest"
+	case b.Proven && s.proven == 1:
+		return "it is the newest that is proven"
+	}
+	return ""
+}
+
+func (s *seen) byRule(b Backup, now time.Time, p Policy, newestOfDay bool) string {
+	switch {
+	case s.all <= p.Last:
+		return "it is one of the newest"
+	case p.Within > 0 && now.Sub(b.Ended) < p.Within:
+		return "it is young enough"
+	case newestOfDay && len(s.days) <= p.Daily:
+		return "it is the newest of its day"
+	case b.Proven && s.proven <= p.Proven:
+		return "it is one of the newest that are proven"
+	}
+	return ""
 }
 
 func (d *Decision) keep(why string) { d.Keep, d.Why = true, why }
