@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,5 +176,64 @@ func TestTransactionsOfDroppedInserts(t *testing.T) {
 	}
 	if to.changes != 2 || to.commits != 2 {
 		t.Errorf("%d changes and %d transactions", to.changes, to.commits)
+	}
+}
+
+// keep returns what puts a shard back to what it is now: a standby that takes over without its last commits.
+func (s *memoryShard) keep() (back func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows, applied, loaded := maps.Clone(s.rows), maps.Clone(s.applied), map[string][]engine.LoadedTable{}
+	for id, list := range s.loaded {
+		for _, t := range list {
+			t.Parts = slices.Clone(t.Parts)
+			loaded[id] = append(loaded[id], t)
+		}
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.rows, s.applied, s.loaded = rows, applied, loaded
+	}
+}
+
+// TestTargetLosesItsLastCommits: a standby takes over, in the middle of a copy, without the last parts. If the copy sees the server go it goes
+// on behind the parts that are left. If it does not, the comparison finds that rows are missing: the move fails, and its source has all.
+func TestTargetLosesItsLastCommits(t *testing.T) {
+	for _, seen := range []bool{true, false} {
+		t.Run(fmt.Sprint(seen), func(t *testing.T) {
+			l := newLittle(t)
+			l.partBytes, l.streams = 1, 1
+			var loads atomic.Int64
+			var back func()
+			c := l.shards["c"]
+			c.fail = func(method string) error {
+				if method != "Load" {
+					return nil
+				}
+				switch loads.Add(1) {
+				case 3:
+					back = c.keep()
+				case 6:
+					back()
+					if seen {
+						return &engine.LostError{Shard: "c", Sent: true, Err: errors.New("no answer")}
+					}
+				}
+				return nil
+			}
+			l.lead(nil)
+			l.move("m", workflow.Options{KeepMS: -1})
+			if seen {
+				l.is("m", workflow.Done)
+				l.settled("c")
+				return
+			}
+			s := await(t, l.dir, "m", func(s *workflow.State) bool { return s.Step.Ended() })
+			if text := fmt.Sprint(s.History); s.Step != workflow.Failed || !strings.Contains(text, "differ") {
+				t.Errorf("it is %s: %s", s.Step, text)
+			}
+			l.settled("a")
+		})
 	}
 }
