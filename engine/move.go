@@ -26,7 +26,8 @@ type Mover interface {
 	// after what others have under way here in a transaction has ended. From then on every method
 	// of a Mover with a smaller token that changes something fails with 55000 and a message
 	// that the leadership has ended: each of its transactions looks at the token, locked, before it
-	// commits. A leader seizes both shards before it does anything for a move.
+	// commits. A leader seizes both shards before it does anything for a move. What Load has noted of
+	// parts is deleted if the leader before was of a version that knew none: it may have purged their rows.
 	Seize(ctx context.Context) error
 
 	// Describe fills in Columns, Types and Identity of tables, of which Schema, Name and
