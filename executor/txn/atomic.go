@@ -140,7 +140,7 @@ func lookBefore(views []*view) error {
 // Unfit is the error of a read for which no snapshots were found that fit each other.
 func Unfit(shards int) error {
 	e := sqlstate.New(sqlstate.SerializationFailure, "no snapshots of the %d shards were found that see the same transactions over several shards", shards).
-		WithHint("run it again; without cleave.read_consistency = 'atomic' each shard's snapshot is its own")
+		WithHint("run it again; with cleave.read_consistency = 'shard' each shard's snapshot is its own")
 	e.Retry = sqlstate.RetryTransaction
 	return e
 }
