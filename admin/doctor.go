@@ -97,7 +97,11 @@ func (o *Ops) doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	}
 	if recovery.SetBack && !recovery.DryRun {
 		out = append(out, o.unseat(ctx, snap)...)
+		if err := o.letGo(ctx, req.by()); err != nil {
+			out = append(out, problem("", err, "parts on hold"))
+		}
 	}
+	out = append(out, o.heldAndSeen(ctx)...)
 	half, err := schema.FinishIntents(ctx, recovery)
 	if err != nil {
 		out = append(out, problem("", err, "statements outside of transactions"))
@@ -189,7 +193,13 @@ func (o *Ops) Recover(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return findings(found), nil
+	out := append(findings(found), o.heldAndSeen(ctx)...)
+	if snap, err := o.load(ctx); err == nil {
+		if _, id := withoutHold(snap); id != "" {
+			out = append(out, Finding{Level: LevelOK, What: "guards of shards with a part on hold are looked at again: move " + id, Later: true})
+		}
+	}
+	return out, nil
 }
 
 // SettleChanges ends schema changes that were left prepared: see schema.Settle. Routers run it when they see such.
@@ -279,7 +289,10 @@ func findingTextShort(name, is, want string) string {
 }
 
 // unseatTries bounds how often a shard is asked anew because a leader was faster.
-const unseatTries = 5
+const unseatTries = 20
+
+// unseatPause is between two of them.
+const unseatPause = 100 * time.Millisecond
 
 // unseat makes all shards forget the leaders and the moves that they know: a person has decided that the map is right, although it is
 // older than the shards. The tokens of its leaders begin below those that the shards have seen, and what its moves believe to be
@@ -292,13 +305,12 @@ func (o *Ops) unseat(ctx context.Context, snap *shardmap.Snapshot) []Finding {
 		bound, cancel := context.WithTimeout(ctx, checkMax)
 		defer cancel()
 		m, err := o.mover(snap, s)
-		for range unseatTries {
-			if err == nil {
-				err = unseatOn(bound, m)
-			}
-			if sqlstate.CodeOf(err) != sqlstate.ObjectNotInState { // a leader has come to the shard in between
-				break
-			}
+		if err == nil {
+			err = unseatOn(bound, m)
+		}
+		for n := 1; n < unseatTries && sqlstate.CodeOf(err) == sqlstate.ObjectNotInState; n++ { // a leader has come to the shard in between
+			time.Sleep(unseatPause)
+			err = unseatOn(bound, m)
 		}
 		if err != nil {
 			found[i] = []Finding{problem(s.Name, err, "shard "+s.Name+" still knows the leaders and moves of the lost map")}

@@ -170,6 +170,29 @@ func (o *Ops) stuck(ctx context.Context, now time.Time) []Finding {
 	return out
 }
 
+// stillInTransit reports whether the map has a transit now: its move may have ended since the map was read.
+func (o *backend) stillInTransit(ctx context.Context, ks, id string) bool {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return false // said elsewhere
+	}
+	k, ok := snap.Keyspace(ks)
+	return ok && slices.ContainsFunc(k.Def().Transits, func(t shardmap.Transit) bool { return t.ID == id })
+}
+
+// transitsLeft are the transits of the map without a workflow that is at work on them.
+func (o *backend) transitsLeft(ctx context.Context, snap *shardmap.Snapshot, atWork func(id string) (bool, error)) (out []Finding) {
+	for _, k := range snap.State().Keyspaces {
+		for _, t := range k.Transits {
+			if ok, err := atWork(t.ID); err == nil && !ok && o.stillInTransit(ctx, k.Name, t.ID) {
+				out = append(out, Finding{Level: LevelError, What: fmt.Sprintf("%s of keyspace %s is in transit from %s to %s, but there is no workflow %s", t.Text(), k.Name, t.From, t.To, t.ID),
+					Next: "ask for the same move again with --id " + t.ID + ", then cancel it"})
+			}
+		}
+	}
+	return out
+}
+
 // leftovers are what moves left behind: captures on shards and transits in the map without a
 // workflow that is at work on them.
 func (o *Ops) leftovers(ctx context.Context, snap *shardmap.Snapshot) []Finding {
@@ -185,14 +208,7 @@ func (o *Ops) leftovers(ctx context.Context, snap *shardmap.Snapshot) []Finding 
 		s, err := workflow.Decode(r.Value)
 		return err == nil && !s.Step.Ended(), err
 	}
-	for _, k := range snap.State().Keyspaces {
-		for _, t := range k.Transits {
-			if ok, err := atWork(t.ID); err == nil && !ok {
-				out = append(out, Finding{Level: LevelError, What: fmt.Sprintf("%s of keyspace %s is in transit from %s to %s, but there is no workflow %s", t.Text(), k.Name, t.From, t.To, t.ID),
-					Next: "ask for the same move again with --id " + t.ID + ", then cancel it"})
-			}
-		}
-	}
+	out = append(out, o.transitsLeft(ctx, snap, atWork)...)
 	shards := snap.Shards()
 	found := make([][]Finding, len(shards))
 	atOnce(len(shards), checksAtOnce, func(i int) {

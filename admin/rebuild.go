@@ -198,7 +198,7 @@ func (r *rebuilding) ranges(ks *shardmap.Keyspace, owned map[string]*keyspace.Ow
 		o := keyspace.Ownership{Strategy: ks.Strategy, Intervals: []keyspace.Interval{p.Interval}}
 		return o.Describe() + " (" + p.shard + ")"
 	}
-	const next = "restore a newer state of the directory, or a shard that the map does not know: cleave doctor"
+	const next = "if a move is at work, again when it has ended; else restore a newer state of the directory, or keep the map: cleave doctor --repair --set-back-guards"
 	for i, p := range all {
 		first := hash && p.Low == -1<<63 || !hash && p.LowKey == ""
 		switch {
@@ -310,7 +310,7 @@ func (r *rebuilding) store(ctx context.Context, by string) error {
 
 func (r *rebuilding) stored(err error) error {
 	if errors.Is(err, shardmap.ErrConflict) {
-		return sqlstate.Wrap(err, sqlstate.SerializationFailure, "the map was changed meanwhile").WithHint("stop the routers' clients, then: %s", rebuildCommand)
+		return sqlstate.Wrap(err, sqlstate.SerializationFailure, "the map was changed meanwhile").WithHint("if a move is at work, wait until it has ended: cleave moves; stop the routers' clients, then: %s", rebuildCommand)
 	}
 	return err
 }

@@ -211,26 +211,10 @@ func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effec
 	case j.guardsAt != 0 && j.guardsAt == j.t.guards.timesSet(e.Source):
 		return nil // they are those from before the hold, and nobody else fences the part
 	}
-	unlock, err := j.t.guards.lock(ctx, e.Source)
-	if err != nil {
+	if err := j.notes().unseen(ctx, s, snap); err != nil {
 		return err
 	}
-	defer unlock()
-	unfenced := j.t.guards.unfenced()
-	unfenced[j.id] = true
-	if snap, err = j.t.c.opts.Directory.Load(ctx); err != nil {
-		return err
-	}
-	if snap, err = asGuarded(snap, s.Spec.Keyspace, unfenced); err != nil {
-		return err
-	}
-	bound, cancel := context.WithTimeout(ctx, guardBound)
-	defer cancel()
-	if err := j.t.guards.widen(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Source), e.Source); err != nil {
-		return err
-	}
-	j.t.guards.fences(j.id, false)
-	return nil
+	return j.t.guards.unfence(ctx, s.Spec.Keyspace, e.Source, j.id)
 }
 
 // unhold is workflow.Unhold.
@@ -287,7 +271,7 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	if j.shut {
 		limit = openMax
 	} else if err := j.notes().copied(ctx, s, e); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, errPutBack) {
 			return err
 		}
 		return j.notOpened(s, err)

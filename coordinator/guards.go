@@ -187,6 +187,31 @@ func (g *guards) widen(ctx context.Context, list []engine.Guard, shard string) e
 	return err
 }
 
+// unfence sets the guards of a held part's owner as if it were not held.
+func (g *guards) unfence(ctx context.Context, ks, shard, transit string) error {
+	unlock, err := g.lock(ctx, shard)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	unfenced := g.unfenced()
+	unfenced[transit] = true
+	snap, err := g.directory.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if snap, err = asGuarded(snap, ks, unfenced); err != nil {
+		return err
+	}
+	bound, cancel := context.WithTimeout(ctx, guardBound)
+	defer cancel()
+	if err := g.widen(bound, schema.GuardsOf(snap, ks, shard), shard); err != nil {
+		return err
+	}
+	g.fences(transit, false)
+	return nil
+}
+
 // settle sets the guards of a shard as the map says, if they are others. The map is read
 // under the lock, so that guards of an older one are never set after those of a newer one.
 func (g *guards) settle(ctx context.Context, ks, shard string) error {

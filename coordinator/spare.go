@@ -105,7 +105,7 @@ func (n *notes) unowned(ctx context.Context, shard string, set *moveSet) error {
 }
 
 // copied makes sure, of an opening that this job has not prepared itself, that the target has this move's copy. Else the record is older
-// than the shards, and the cutover is taken back.
+// than the shards: errPutBack.
 func (n *notes) copied(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	if !s.Notes {
 		return nil
@@ -116,7 +116,7 @@ func (n *notes) copied(ctx context.Context, s *workflow.State, e workflow.Effect
 	}
 	note, err := m.Applied(ctx, workflow.Spare(n.id))
 	if err == nil && note == "" {
-		err = classed(workflow.Late, sqlstate.New(sqlstate.ObjectNotInState, "shard %s does not know of this move's copy: the directory was put back to an older state", e.Target).WithHint("cleave doctor"))
+		err = putBack("shard %s does not know of this move's copy", e.Target)
 	}
 	return err
 }

@@ -2,7 +2,9 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 
+	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
@@ -44,6 +46,37 @@ func (j *job) vacant(ctx context.Context, s *workflow.State, e workflow.Effect, 
 			return classed(workflow.Refused, sqlstate.New(sqlstate.ObjectNotInState, "shard %s has %d rows of table %s.%s in the part already, which no move has copied there", e.Target, sum.Rows, t.Schema, t.Name).
 				WithHint("to bring home what shard %s lacks and delete what it has as well: cleave verify --repair", e.Source))
 		}
+	}
+	return nil
+}
+
+// errPutBack is why a cutover is neither finished nor taken back: the shards have seen more of this move than its record says, so the
+// directory was put back to an older state. Nobody knows who owns the part; its statements stay held, which ends them with an error.
+var errPutBack = errors.New("the directory was put back to an older state")
+
+func putBack(format string, args ...any) error {
+	return classed(workflow.Again, sqlstate.Wrap(errPutBack, sqlstate.ObjectNotInState, format+": the directory was put back to an older state", args...).
+		WithHint("keep clients out, then: cleave doctor"))
+}
+
+// unseen refuses to take a cutover back whose target shows more than the record of the move knows: a guard that lets the part through
+// although no opening was begun, or no note of the copy. A target that does not answer shows nothing, and is not waited for.
+func (n *notes) unseen(ctx context.Context, s *workflow.State, snap *shardmap.Snapshot) error {
+	if s.MayBeOpen {
+		if err := n.copied(ctx, s, workflow.Effect{Source: s.Source(), Target: s.Target()}); errors.Is(err, errPutBack) {
+			return err
+		}
+		return nil
+	}
+	bound, cancel := context.WithTimeout(ctx, openMax)
+	defer cancel()
+	conn, err := n.t.guards.converse(bound, s.Target())
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	if epoch, lets := schema.LetsThrough(bound, conn, snap, s.Spec.Keyspace, s.Target(), s.Spec.Part); lets {
+		return putBack("shard %s lets through (epoch %d) what this move has not opened there", s.Target(), epoch)
 	}
 	return nil
 }

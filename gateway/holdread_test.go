@@ -180,3 +180,83 @@ func TestOutdatedIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestHoldAllStartsBatchesOnSeveralOver: so do messages before one Sync that have come to several shards. If the client has a part of the answers it gets 40001.
+func TestHoldAllStartsBatchesOnSeveralOver(t *testing.T) {
+	m, look := movable(t)
+	ctx := context.Background()
+	lock, err := pgx.Connect(ctx, m.shards[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close(ctx)
+	// Also in a session that keeps a conversation with the default shard.
+	for name, first := range map[string][]string{
+		"each on one":          {"UPDATE things SET n = n + 1 WHERE id = 5", "UPDATE things SET n = n + 1 WHERE id = 120"},
+		"over several":         {"UPDATE things SET n = n + 1 WHERE id IN (5, 120)"},
+		"a read of all behind": {"UPDATE things SET n = n + 1 WHERE id = 5", "SELECT a.id FROM things a JOIN things b ON a.n = b.n AND a.id < b.id"},
+		"a token":              {"UPDATE things SET n = n + 2, id = 6000 + id WHERE id = 5 AND n < 0", "UPDATE things SET n = n + 1 WHERE id IN (5, 120)"},
+	} {
+		for _, how := range []string{"", "keeps", "told"} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				told := how == "told"
+				exec(t, look, "UPDATE things SET n = 0 WHERE n <> 0")
+				c := m.connect(t)
+				if how == "keeps" {
+					exec(t, c, "CREATE TEMP TABLE own AS SELECT 7 AS n")
+				}
+				p := c.PgConn().StartPipeline(ctx)
+				do := func(what func() error) {
+					t.Helper()
+					if err := what(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, sql := range first {
+					p.SendQueryParams(sql, nil, nil, nil, nil)
+				}
+				answers := len(first) + 2
+				if told {
+					p.SendFlushRequest()
+					do(p.Flush)
+					for range first {
+						do(func() error { return resultOf(p) })
+					}
+					answers = 2
+				}
+				exec(t, lock, "BEGIN")
+				exec(t, lock, "SELECT FROM things WHERE id = 110 FOR UPDATE")
+				for _, id := range []int{110, 210} {
+					p.SendQueryParams(fmt.Sprintf("UPDATE things SET n = n + 1 WHERE id = %d", id), nil, nil, nil, nil)
+				}
+				do(p.Sync)
+				waitfor.True(t, "the statement waits for the row", func() bool { return m.direct(t, 1, "SELECT count(*) FROM pg_locks WHERE NOT granted") != "0" })
+				m.acked(t, m.put(t, shardmap.HoldAll))
+				exec(t, lock, "COMMIT")
+				end := later(func() (err error) {
+					for range answers {
+						if err = resultOf(p); err != nil {
+							return err
+						}
+					}
+					_, err = p.GetResults() // of the Sync
+					return err
+				})
+				m.heldOrEnded(t, 1, end)
+				m.drop(t)
+				err := ends(t, "the messages", end)
+				_ = p.Close()
+				want := map[string]int{"told": 0, "": 4, "keeps": 4}[how]
+				if name == "a read of all behind" {
+					want = want * 3 / 4
+				}
+				if told != (codeOf(err) == "40001") {
+					t.Errorf("the client gets %v", err)
+				}
+				if n := one[int](t, look, "SELECT sum(n) FROM things"); n != want {
+					t.Errorf("the sum is %d, not %d, after %v", n, want, err)
+				}
+			})
+		}
+	}
+}

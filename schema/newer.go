@@ -188,6 +188,24 @@ func (t *Tx) fits(ctx context.Context, p *part, table *shardmap.Table) error {
 	return nil
 }
 
+// LetsThrough reports whether a guard of the shard lets writes of anything of the part through, and its epoch; false if that cannot be read.
+func LetsThrough(ctx context.Context, conn engine.Conn, snap *shardmap.Snapshot, ks, shard string, of shardmap.Part) (epoch uint64, lets bool) {
+	part := snap.Keys(ks, of)
+	for _, g := range GuardsOf(snap, ks, shard) {
+		is, err := conn.Guard(ctx, g.Schema, g.Table)
+		if err != nil {
+			return 0, false
+		}
+		if is == nil || is.Owns == "" {
+			continue
+		}
+		if own, err := keyspace.DecodeOwned(is.Owns); err == nil && own.Meets(&part) {
+			return is.Epoch, true
+		}
+	}
+	return 0, false
+}
+
 // unpinned is what an ownership says of the rest.
 func unpinned(o keyspace.Ownership) string {
 	o.Pinned, o.PinnedElsewhere = nil, nil
@@ -238,8 +256,12 @@ func (c *comparison) newer(ctx context.Context, t *shardmap.Table, is *engine.Gu
 	}
 	return &Finding{Level: levelError, Shard: c.shard.Name, Table: name, Newer: true,
 		What: fmt.Sprintf("the guard of %s on %s %s, and rows may be where the map does not say", name, c.shard.Name, what),
-		Next: "keep clients out and restore a newer state of the directory; if there is none: cleave doctor --rebuild-map; only if the map is right nevertheless: cleave doctor --repair --set-back-guards, then end the moves that are open (cleave moves), then cleave verify --repair"}, nil
+		Next: NewerNext}, nil
 }
+
+// NewerNext is what to do about a directory that was put back to an older state than the shards have seen.
+const NewerNext = "keep clients out and restore a newer state of the directory; if there is none: cleave doctor --rebuild-map; only if the map is right nevertheless: " +
+	"cleave doctor --repair --set-back-guards, then end the moves that are open (cleave moves), then cleave verify --repair"
 
 // describeOwned says for people what a guard has noted.
 func describeOwned(text string) string {

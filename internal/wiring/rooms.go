@@ -234,6 +234,9 @@ func newTracer(ctx context.Context, o Options, m *telemetry.Metrics) (*trace.Tra
 // recoverPause is between two tries to finish what only time lets finish.
 const recoverPause = time.Second
 
+// stoppedLooks is after how many pauses stopped shards are looked at although the map has not changed.
+const stoppedLooks = 5
+
 // Recover finishes what a crash left, and logs what it found. What has to wait for a moment, until the lease of
 // a dead router is over or a lock is given back, is finished later, while the rooms are open. What cannot be
 // finished by itself (a shard is down) waits for `cleave doctor --repair`.
@@ -245,20 +248,21 @@ func (r *Rooms) Recover(ctx context.Context) {
 	r.stopped.Go(func() {
 		tick := time.NewTicker(recoverPause)
 		defer tick.Stop()
-		for {
+		for idle := 0; ; {
 			select {
 			case <-tick.C:
 			case <-r.life.Done():
 				return
 			}
 			version := r.Executor.Snapshot().Version()
-			if version == looked && len(r.Executor.Stopped()) > 0 {
-				continue // who decides changes the map
+			// Who decides about stopped shards changes the map, and then the guards: a look may have been between the two.
+			if idle++; version == looked && len(r.Executor.Stopped()) > 0 && idle < stoppedLooks {
+				continue
 			}
 			if !r.recoverOnce(r.life) {
 				return
 			}
-			looked = version
+			looked, idle = version, 0
 		}
 	})
 }

@@ -147,6 +147,11 @@ func startWith(t *testing.T, path, candidate string, shards []admin.BootstrapSha
 
 // join starts a router on a directory that has a map.
 func join(t *testing.T, path, candidate string) *target {
+	return joinBehind(t, path, candidate, func(dir shardmap.Directory) shardmap.Directory { return dir })
+}
+
+// joinBehind is join with something between the rooms and the directory.
+func joinBehind(t *testing.T, path, candidate string, behind func(shardmap.Directory) shardmap.Directory) *target {
 	t.Helper()
 	ctx := context.Background()
 	log := slog.New(slog.DiscardHandler)
@@ -167,7 +172,7 @@ func join(t *testing.T, path, candidate string) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: &cfg.Config, Log: log, Candidate: candidate})
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: behind(dir), Lease: lease, Member: member, Config: &cfg.Config, Log: log, Candidate: candidate})
 	if err != nil {
 		t.Fatal(err)
 	}
