@@ -75,7 +75,7 @@ func (r postgres) Point() string { return r.Snapshot() + ", " + run }
 func (r postgres) Look() string {
 	return r.Point() + ", (SELECT pg_catalog.string_agg(" +
 		"pg_catalog.concat(r.id, ':', pg_catalog.array_to_string(r.shards, ',')), ' ') FROM (SELECT id, shards FROM " + Table + " WHERE xid OPERATOR(pg_catalog.>=) pg_catalog.pg_snapshot_xmin($1) " +
-		"AND NOT pg_catalog.pg_visible_in_snapshot(xid, $1) AND decided IS NOT false LIMIT " + strconv.Itoa(LookMax+1) + ") AS r)"
+		"AND NOT pg_catalog.pg_visible_in_snapshot(xid, $1) AND decided IS NOT false LIMIT " + strconv.Itoa(LookMax+1) + ") AS r), pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL"
 }
 
 func (postgres) Visible(ids []string) string {

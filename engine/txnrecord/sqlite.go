@@ -91,9 +91,10 @@ func (sqlite) Recent(before string) string {
 // Point has no run: what an older copy of the file gives anew are numbers below those that were seen.
 func (sqlite) Point() string { return "SELECT coalesce(max(xid), 0), '' FROM " + Table }
 
+// Look: a number is of what is committed, also in a transaction that has written: its record is the last that it writes.
 func (sqlite) Look() string {
 	return "SELECT coalesce(max(xid), 0), '', (SELECT string_agg(concat(r.id, ':', r.shards), ' ') FROM (SELECT id, shards FROM " + Table +
-		" WHERE xid > $1::bigint AND decided IS NOT false LIMIT " + strconv.Itoa(LookMax+1) + ") AS r) FROM " + Table
+		" WHERE xid > $1::bigint AND decided IS NOT false LIMIT " + strconv.Itoa(LookMax+1) + ") AS r), false FROM " + Table
 }
 
 func (sqlite) Visible(ids []string) string {

@@ -45,10 +45,10 @@ type Records interface {
 	// Recent are the transactions that are seen now, and were not by an earlier
 	// snapshot.
 	Recent(before string) string
-	// Look is a query that says what is seen now, as a row of three columns: a snapshot's text, as Snapshot; what tells
+	// Look is a query that says what is seen now, as a row of four columns: a snapshot's text, as Snapshot; what tells
 	// this run of the server from others; the transactions that are seen now and were not by the earlier snapshot $1, each
-	// as its id, a colon and its shards with commas, with blanks between them, NULL for none. At most LookMax+1 of them
-	// are told.
+	// as its id, a colon and its shards with commas, with blanks between them, NULL for none; whether the text says that the
+	// look's own transaction is committed. At most LookMax+1 transactions are told.
 	Look() string
 	// Point are the first two columns of Look.
 	Point() string

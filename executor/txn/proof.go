@@ -104,6 +104,7 @@ type look struct {
 	snapshot string
 	server   string
 	newer    string // as txnrecord.Records.Look tells it
+	writes   bool   // the transaction has written, so that the snapshot's text says that it is committed
 }
 
 // Attempt says what is known of an attempt to run a read.
@@ -269,10 +270,11 @@ func lookAt(snapshot string) []byte {
 
 func (l *look) take(body []byte) error {
 	v, err := wire.SplitRow(body, nil)
-	if err != nil || len(v) != 3 {
+	if err != nil || len(v) != 4 {
 		return sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
 	}
 	l.done, l.snapshot, l.server, l.newer = true, string(v[0]), string(v[1]), string(v[2])
+	l.writes = string(v[3]) == "t"
 	return nil
 }
 
@@ -392,10 +394,13 @@ func each(told string, f func(id string, shards []string)) (n int) {
 }
 
 // moveBase makes the read's snapshots those of its shards in the base, where that leaves the base a cut: nothing that is
-// newer wrote on a shard of the base beside.
+// newer wrote on a shard of the base beside. The snapshot of a transaction that has written is none for others.
 func (pr *Proof) moveBase(newer map[string][]string) {
 	read := map[string]bool{}
 	for _, s := range pr.seen {
+		if s.after.writes {
+			return
+		}
 		read[s.shard] = true
 	}
 	for _, shards := range newer {

@@ -62,15 +62,21 @@ func (b *bank) proves(tx *Transactions, fresh bool, sql string, pause time.Durat
 			p.Conn.Release()
 		}
 	}()
-	var sinks []*rowsOf
 	for _, i := range shards {
 		c, err := b.ex.Acquire(ctx, shardName(i), nil)
 		if err != nil {
 			return nil, false, err
 		}
-		p := &Participant{Shard: shardName(i), Conn: c}
-		p.Pipe.Conn, p.Pipe.Inner = c, true
-		parts = append(parts, p)
+		parts = append(parts, &Participant{Shard: shardName(i), Conn: c})
+	}
+	return b.provesIn(pr, parts, sql, pause)
+}
+
+// provesIn runs an attempt of a read in conversations.
+func (b *bank) provesIn(pr *Proof, parts []*Participant, sql string, pause time.Duration) (values []string, fits bool, err error) {
+	var sinks []*rowsOf
+	for _, p := range parts {
+		p.Pipe.Conn, p.Pipe.Inner = p.Conn, true
 		if !pr.Knows(p) {
 			return nil, false, nil
 		}
@@ -170,6 +176,87 @@ func TestProofDuringCommit(t *testing.T) {
 		if err != nil || fits != (try == 3) || fits != (total(got) == 300) {
 			t.Fatal(try, got, fits, err)
 		}
+	}
+}
+
+// TestProofOfATransactionThatHasWritten: its snapshot's text says that it is committed, so that it is no base for others.
+func TestProofOfATransactionThatHasWritten(t *testing.T) {
+	banks(t, testProofOfATransactionThatHasWritten)
+}
+
+func testProofOfATransactionThatHasWritten(t *testing.T, b *bank) {
+	tx, reader := b.transactions(), b.transactions()
+	const sum = "SELECT sum(balance) FROM account"
+	if _, fits, err := b.proves(reader, false, sum, 0, 0, 1); err != nil || !fits {
+		t.Fatal("at rest", fits, err)
+	}
+	sqlite := driverOf(b.urls[0]).Name() == "sqlite"
+	if sqlite { // it has one writer at a time: something newer comes before
+		b.newer(tx)
+	}
+	var block []*Participant
+	for i := range 2 {
+		c, err := b.ex.Acquire(t.Context(), shardName(i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block = append(block, &Participant{Shard: shardName(i), Conn: c, Wrote: true})
+		b.ask(c, "BEGIN")
+	}
+	const takes = "UPDATE account SET balance = balance - 5 WHERE id = 0"
+	b.ask(block[0].Conn, takes)
+	if !sqlite {
+		b.query(0, "CREATE TABLE later AS SELECT 1") // a later number of a transaction has ended
+		b.newer(tx)
+	}
+	fits := false
+	for try := 0; !fits; try++ {
+		pr, err := reader.newProof(t.Context(), Attempt{Shards: func() ([]string, error) { return []string{shardName(0), shardName(1)}, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, fits, err = b.provesIn(pr, block, sum, 0); err != nil || try > 2 {
+			t.Fatal(fits, err, try)
+		}
+	}
+	b.ask(block[1].Conn, "UPDATE account SET balance = balance + 5 WHERE id = 1")
+	torn := 0
+	tx.step = func(step, shard string) error {
+		for range 2 {
+			got, fits, err := b.proves(reader, false, sum, 0, 0, 1)
+			switch {
+			case err != nil:
+				t.Error(err)
+			case fits && total(got) != 200:
+				t.Errorf("at %s %s: %v fit each other", step, shard, got)
+			case total(got) != 200:
+				torn++
+			}
+		}
+		return nil
+	}
+	if ok, err := b.commit(tx, block); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if torn == 0 {
+		t.Error("no attempt saw a part of the transaction: the test shows nothing")
+	}
+}
+
+// newer commits something on the first two shards.
+func (b *bank) newer(tx *Transactions) {
+	b.t.Helper()
+	var parts []*Participant
+	for i := range 2 {
+		c, err := b.ex.Acquire(b.t.Context(), shardName(i), nil)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		parts = append(parts, &Participant{Shard: shardName(i), Conn: c, Wrote: true})
+		b.ask(c, "BEGIN; INSERT INTO account VALUES (1000, 0)")
+	}
+	if ok, err := b.commit(tx, parts); !ok || err != nil {
+		b.t.Fatal(ok, err)
 	}
 }
 
