@@ -2,7 +2,6 @@ package txn
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -40,10 +39,15 @@ type base struct {
 	dense bool
 	// news is when a look found something new last, fitted when a read fitted.
 	news, fitted time.Time
-	// making is closed when a new cut is there, or could not be made; nil: nobody makes one. failed is when it could not.
-	making chan struct{}
-	failed time.Time
-	own    chan struct{} // has one for each read that makes a cut for itself
+	making       *making       // nil: no new cut is made
+	failed       time.Time     // when it could not be made
+	own          chan struct{} // has one for each read that makes a cut for itself
+}
+
+// making is the making of a cut for all.
+type making struct {
+	done chan struct{} // closed when it is there, or could not be made
+	err  error         // of one that could not
 }
 
 // ownCuts bounds the reads that make a cut for themselves at the same time.
@@ -54,7 +58,7 @@ const (
 	// nothing new is expected.
 	looksFor = time.Second
 	// cutMax bounds the making of a cut of all shards, dialMax the opening of a conversation for it. A read that has nothing else
-	// waits for a cut of its own for ownMax, its turn among others included.
+	// gets a cut of its own, or begins inside of its conversations, in ownMax, in which all before is included.
 	cutMax  = 3 * time.Second
 	dialMax = time.Second
 	ownMax  = 10 * time.Second
@@ -130,7 +134,7 @@ func (a Attempt) shards() ([]string, error) {
 // connection more for that cut, the conversations of the read do. End has to follow. Errors: as Snapshots.
 func NewProof(ctx context.Context, c *Transaction, a Attempt) (*Proof, error) {
 	until := time.Now().Add(ownMax)
-	pr, err := c.txns.newProof(ctx, a)
+	pr, err := c.txns.newProof(ctx, a, until)
 	if unconnected(err) {
 		pr, err = proofInside(ctx, c, a, until, err)
 	}
@@ -143,7 +147,7 @@ func NewProof(ctx context.Context, c *Transaction, a Attempt) (*Proof, error) {
 	return pr, nil
 }
 
-func (t *Transactions) newProof(ctx context.Context, a Attempt) (*Proof, error) {
+func (t *Transactions) newProof(ctx context.Context, a Attempt, until time.Time) (*Proof, error) {
 	c, both, err := t.cut(ctx, a.Stale || a.Try%4 == 3)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return nil, cause
@@ -155,7 +159,7 @@ func (t *Transactions) newProof(ctx context.Context, a Attempt) (*Proof, error) 
 		}
 		if err != nil || slices.ContainsFunc(shards, func(s string) bool { _, ok := c.points[s]; return !ok }) {
 			// Those that it reads are enough for it alone.
-			if c.points, err = t.ownCut(ctx, shards); err != nil {
+			if c.points, err = t.ownCut(ctx, shards, until); err != nil {
 				return nil, err
 			}
 			c.number = 0
@@ -446,80 +450,63 @@ func (b *base) moves(number uint64, points map[string]point) {
 	b.mu.Unlock()
 }
 
-// cut returns the base, and whether both sides of a statement are to be looked at. It makes one where there is none, or
-// fresh asks for one. Errors: as Snapshots; the last one's while it is not tried again.
+// cut returns the base, and whether both sides of a statement are to be looked at. It waits for one that is made where there is
+// none, or fresh asks for one. Errors: as Snapshots; the last one's while it is not tried again.
 func (t *Transactions) cut(ctx context.Context, fresh bool) (cut, bool, error) {
 	b := &t.base
 	for {
 		b.mu.Lock()
 		has := b.now.number > 0
-		making := b.making
-		switch {
-		case making != nil && (fresh || !has):
-			b.mu.Unlock()
-			if err := await(ctx, making); err != nil {
-				return cut{}, false, err
-			}
-			fresh = false // that one is
-			continue
-		case time.Since(b.failed) < cutAgain && (fresh || !has || b.dense):
-			b.mu.Unlock()
-			return cut{}, true, sqlstate.New(sqlstate.CannotConnectNow, "no snapshots of all shards that fit each other could be had a moment ago")
-		case making != nil, has && !fresh && !b.dense:
+		if has && !fresh && (b.making != nil || !b.dense) {
 			c, both := b.now, time.Since(b.news) < looksFor || time.Since(b.fitted) > looksFor
 			b.mu.Unlock()
 			return c, both, nil
 		}
-		b.making = make(chan struct{})
+		if b.making == nil && time.Since(b.failed) < cutAgain {
+			b.mu.Unlock()
+			return cut{}, true, sqlstate.New(sqlstate.CannotConnectNow, "no snapshots of all shards that fit each other could be had a moment ago")
+		}
+		if b.making == nil {
+			b.making = &making{done: make(chan struct{})}
+			go t.makeBase(context.WithoutCancel(ctx), b.making)
+		}
+		m := b.making
 		b.mu.Unlock()
-		if err := t.makeBase(ctx); err != nil {
-			return cut{}, true, err
+		select {
+		case <-m.done:
+		case <-ctx.Done():
+			return cut{}, false, context.Cause(ctx)
 		}
-		fresh = false
+		if m.err != nil {
+			return cut{}, true, m.err
+		}
+		fresh = false // that one is
 	}
 }
 
-// await waits until the channel is closed.
-func await(ctx context.Context, made <-chan struct{}) error {
-	select {
-	case <-made:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// makeBase makes a new cut and lets those go on who wait for it.
-func (t *Transactions) makeBase(ctx context.Context) error {
+// makeBase makes a new cut and lets those go on who wait for it. It is bound by cutMax and not by their times: each of them would
+// begin anew what none of them has the time to end.
+func (t *Transactions) makeBase(ctx context.Context, m *making) {
+	points, err := t.cutNow(ctx, true, nil, time.Now().Add(cutMax))
 	b := &t.base
-	var points map[string]point
-	err := errNoCut
-	defer func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		switch {
-		case err == nil:
-			b.now, b.dense, b.failed = cut{points, b.now.number + 1}, false, time.Time{}
-		case ctx.Err() == nil: // it is not that this one had no time
-			b.failed = time.Now()
-		}
-		close(b.making)
-		b.making = nil
-	}()
-	points, err = t.cutNow(ctx, true, nil, time.Now().Add(cutMax))
-	return err
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.err = err; err == nil {
+		b.now, b.dense, b.failed = cut{points, b.now.number + 1}, false, time.Time{}
+	} else {
+		b.failed = time.Now()
+	}
+	b.making = nil
+	close(m.done)
 }
-
-var errNoCut = errors.New("txn: no cut was made")
 
 // ownCut makes a cut for one read alone, when it is its turn.
-func (t *Transactions) ownCut(ctx context.Context, shards []string) (map[string]point, error) {
-	until := time.Now().Add(ownMax)
+func (t *Transactions) ownCut(ctx context.Context, shards []string, until time.Time) (map[string]point, error) {
 	select {
 	case t.base.own <- struct{}{}:
 		defer func() { <-t.base.own }()
 		return t.cutNow(ctx, false, shards, until)
-	case <-time.After(ownMax):
+	case <-time.After(time.Until(until)):
 		return nil, tooLong(nil, len(shards), ownMax)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

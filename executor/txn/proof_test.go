@@ -52,7 +52,7 @@ func (b *bank) proves(tx *Transactions, fresh bool, sql string, pause time.Durat
 	if fresh {
 		a.Try = 3
 	}
-	pr, err := tx.newProof(ctx, a)
+	pr, err := tx.newProof(ctx, a, time.Now().Add(ownMax))
 	if err != nil {
 		return nil, false, err
 	}
@@ -211,7 +211,7 @@ func testProofOfATransactionThatHasWritten(t *testing.T, b *bank) {
 	}
 	fits := false
 	for try := 0; !fits; try++ {
-		pr, err := reader.newProof(t.Context(), Attempt{Shards: func() ([]string, error) { return []string{shardName(0), shardName(1)}, nil }})
+		pr, err := reader.newProof(t.Context(), Attempt{Shards: func() ([]string, error) { return []string{shardName(0), shardName(1)}, nil }}, time.Now().Add(ownMax))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +357,7 @@ func TestProofOfSomeBinds(t *testing.T) {
 	reader := b.transactions()
 	b.query(0, "CREATE FUNCTION meets() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN PERFORM pg_advisory_lock(1); PERFORM pg_advisory_unlock(1); RETURN true; END$$")
 	for _, between := range []string{"", "UPDATE account SET balance = balance"} {
-		pr, err := reader.newProof(t.Context(), Attempt{})
+		pr, err := reader.newProof(t.Context(), Attempt{}, time.Now().Add(ownMax))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -469,7 +469,7 @@ func TestTurnOfAnOwnCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		tx := &Transactions{base: base{own: make(chan struct{}), failed: began}} // no cut of all shards, and nobody's turn ends
-		_, err := tx.newProof(t.Context(), Attempt{Shards: func() ([]string, error) { return []string{"a", "b"}, nil }})
+		_, err := tx.newProof(t.Context(), Attempt{Shards: func() ([]string, error) { return []string{"a", "b"}, nil }}, began.Add(ownMax))
 		if sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || time.Since(began) != ownMax {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
@@ -492,4 +492,39 @@ func TestBoundsOfTheRouter(t *testing.T) {
 	if _, _, err := b.proves(reader, false, "SELECT 1", 0, 0, 1); sqlstate.CodeOf(err) != sqlstate.CannotConnectNow {
 		t.Error(err)
 	}
+}
+
+// TestBaseOutlivesItsReader: a base is made to its end though nobody has the time to wait for it.
+func TestBaseOutlivesItsReader(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 2)...)
+	reader := b.transactions()
+	if _, fits, err := b.proves(reader, false, "SELECT 1", 0, 0, 1); err != nil || !fits { // the tables are there
+		t.Fatal(fits, err)
+	}
+	reader.base.now = cut{}
+	c, err := b.ex.Acquire(t.Context(), shardName(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	b.ask(c, "BEGIN; LOCK TABLE cleave_internal.transaction")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := reader.newProof(ctx, Attempt{}, time.Now().Add(ownMax))
+		ended <- err
+	}()
+	waitfor.True(t, "the base waits for the lock", func() bool {
+		return b.query(1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'cleave_internal.transaction'::regclass").Rows[0][0].String != "0"
+	})
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("the reader has not ended")
+	}
+	b.ask(c, "ROLLBACK")
+	waitfor.True(t, "the base is made", func() bool {
+		reader.base.mu.Lock()
+		defer reader.base.mu.Unlock()
+		return len(reader.base.now.points) == 2
+	})
 }
