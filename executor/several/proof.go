@@ -148,7 +148,7 @@ func readsRows(st *plan.Statement, asQuery bool) bool {
 }
 
 // proved begins a read, again and again until its snapshots fit each other. Errors: 40001 if they do not in time; CLV-0207
-// if they cannot and the session insists.
+// if they cannot and the session insists, or why a shard has no connection for a proof.
 func proved(ctx context.Context, c *runner, e *execution, start func(context.Context, *execution) (job, error)) (job, error) {
 	if c.proof != nil || !c.provable(e.st) {
 		return start(ctx, e)
@@ -157,7 +157,12 @@ func proved(ctx context.Context, c *runner, e *execution, start func(context.Con
 	var began time.Time
 	for {
 		j, pr, err := attempt(ctx, c, e, a, start)
+		var un *txn.Unprovable
 		switch {
+		case errors.As(err, &un) && txn.Insists(c.host.Settings()):
+			return nil, un.Why
+		case errors.As(err, &un):
+			return start(ctx, e)
 		case !errors.Is(err, errTorn):
 			return j, err
 		case pr.Stuck() != "":
