@@ -157,12 +157,7 @@ func proved(ctx context.Context, c *runner, e *execution, start func(context.Con
 	var began time.Time
 	for {
 		j, pr, err := attempt(ctx, c, e, a, start)
-		var un *txn.Unprovable
 		switch {
-		case errors.As(err, &un) && txn.Insists(c.host.Settings()):
-			return nil, un.Why
-		case errors.As(err, &un):
-			return start(ctx, e)
 		case !errors.Is(err, errTorn):
 			return j, err
 		case pr.Stuck() != "":
@@ -202,10 +197,16 @@ func renews(c *runner, shard string) (done bool, err error) {
 	return txn.Renew(c.Transaction, shard)
 }
 
-// attempt is one attempt of a read; errTorn says that there may be another one, and that nothing is left of it.
+// attempt is one attempt of a read; errTorn says that there may be another one, and that nothing is left of it. What cannot be proved
+// is not, unless the session insists.
 func attempt(ctx context.Context, c *runner, e *execution, a txn.Attempt, start func(context.Context, *execution) (job, error)) (job, *txn.Proof, error) {
 	proof, err := txn.NewProof(ctx, c.Transaction, a)
-	if err != nil {
+	var un *txn.Unprovable
+	switch {
+	case errors.As(err, &un) && !txn.Insists(c.host.Settings()):
+		j, err := start(ctx, e)
+		return j, nil, err
+	case err != nil:
 		return nil, nil, err
 	}
 	c.proof = &proving{Proof: proof, careful: a.Try > 0, portals: map[string]*txn.Participant{}}

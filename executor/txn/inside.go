@@ -17,7 +17,10 @@ const insidePause = 5 * time.Millisecond
 // Unprovable says that a read cannot be proved: its conversations are not free to be asked, and why there are no others.
 type Unprovable struct{ Why error }
 
+// Error implements error.
 func (u *Unprovable) Error() string { return u.Why.Error() }
+
+// Unwrap gives the reason.
 func (u *Unprovable) Unwrap() error { return u.Why }
 
 // proofInside begins a proof from snapshots of the read's own conversations, because there is no connection for others. without is
