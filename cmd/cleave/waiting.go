@@ -107,12 +107,8 @@ func (r *runner) standInAdmin(ctx context.Context, why *sqlstate.Error) {
 		}),
 	}
 	srv.SetKeepAlivesEnabled(false) // what comes next is another server's
-	stop := context.AfterFunc(ctx, func() { _ = t.SetDeadline(time.Now()) })
-	defer stop()
-	defer func() {
-		_ = srv.Close()
-		_ = t.SetDeadline(time.Time{})
-	}()
+	defer arrival.AcceptUntil(ctx, t)()
+	defer func() { _ = srv.Close() }()
 	l := kept{t, ctx}
 	var err error
 	if tls, terr := adminCertificate(&r.cfg.Load().Config); terr != nil {

@@ -303,6 +303,22 @@ const startingMax = 64
 // open, for the server that comes.
 func Refuse(ctx context.Context, l net.Listener, why *sqlstate.Error) { Attend(ctx, l, why, nil) }
 
+// AcceptUntil has Accept of a listener end when ctx does. After done no deadline is left: the listener is the next server's.
+func AcceptUntil(ctx context.Context, l interface{ SetDeadline(time.Time) error }) (done func()) {
+	_ = l.SetDeadline(time.Time{}) // it may have been somebody else's
+	set := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(set)
+		_ = l.SetDeadline(time.Now())
+	})
+	return func() {
+		if !stop() {
+			<-set // one that is on its way would come after the next line
+		}
+		_ = l.SetDeadline(time.Time{})
+	}
+}
+
 // Attend is Refuse, and peer answers other routers meanwhile; nil: nobody does.
 func Attend(ctx context.Context, l net.Listener, why *sqlstate.Error, peer Peer) {
 	const allowed = 2 * time.Second
@@ -313,10 +329,7 @@ func Attend(ctx context.Context, l net.Listener, why *sqlstate.Error, peer Peer)
 	}
 	var told sync.WaitGroup
 	defer told.Wait()
-	_ = t.SetDeadline(time.Time{}) // it may have been somebody else's
-	defer func() { _ = t.SetDeadline(time.Time{}) }()
-	stop := context.AfterFunc(ctx, func() { _ = t.SetDeadline(time.Now()) })
-	defer stop()
+	defer AcceptUntil(ctx, t)()
 	e := *why
 	e.Severity = "FATAL"
 	answer := wire.AppendError(nil, &e)
