@@ -93,6 +93,8 @@ func (c *Conn) planRaw(raw *pg.RawStmt, text string, oids []uint32, fixed bool, 
 	}
 	if key != "" && len(key) < 64<<10 {
 		c.plans.put(key, p)
+	} else {
+		p.evicted = true // nobody finds it again: its statements are not kept
 	}
 	return p, nil
 }

@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,6 +168,20 @@ func (c *target) add(conn *pgx.Conn, from int) (n int, err error) {
 	return n, nil
 }
 
+// open are the cluster's files that this process still has open.
+func (s *steps) open() (list []string) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, s.folder) {
+			list = append(list, filepath.Base(to))
+		}
+	}
+	return list
+}
+
 // TestOlderDirectoryAtEachStep stops a cluster before each change of its directory, while a range goes, comes back and goes again, and puts
 // the directory back to what it was before an earlier change. Nothing that was acknowledged is lost, neither by what the old directory has
 // at work nor by the remedy, and reads are right or refused. With -soak: every pair of steps.
@@ -199,6 +214,9 @@ func TestOlderDirectoryAtEachStep(t *testing.T) {
 				}
 				putBack(t, s.live(stepFiles[0]), "", "", s.acked[now], rebuild)
 			})
+			if list := s.open(); len(list) > 0 {
+				t.Fatalf("a router that has ended has files open: %v", list)
+			}
 		}
 	}
 }
