@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
+	"regexp"
 	"strings"
 	"time"
 
@@ -75,6 +75,17 @@ func newID(at time.Time) string {
 	return at.UTC().Format(idTime) + "-" + uuid.NewString()[:8]
 }
 
+var idForm = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}$`)
+
+// checkID refuses what newID does not make: the name of another object is no backup's.
+func checkID(id string) error {
+	if !idForm.MatchString(id) {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "%q is not the id of a backup", id).
+			WithHint("an id looks like 20261128T031500Z-1b9d6bcd; list them: cleave backup list")
+	}
+	return nil
+}
+
 // put writes an object of what write writes.
 func (o *CreateOptions) put(ctx context.Context, name string, write func(io.Writer) error) (repository.Object, error) {
 	r, w := io.Pipe()
@@ -98,8 +109,7 @@ func (o *CreateOptions) putShard(ctx context.Context, p *place, id string) (repo
 	})
 }
 
-// putDirectory writes the versions up to the cut's, and the records. It runs after the places were marked: so no value that a
-// row has is given again.
+// putDirectory writes the versions up to the cut's, and the records as the cut has them.
 func (o *CreateOptions) putDirectory(ctx context.Context, c *Cutter, m *Manifest) (err error) {
 	m.Directory, err = o.put(ctx, objectName(m.ID, "directory"), func(w io.Writer) error {
 		out := json.NewEncoder(w)
@@ -129,21 +139,13 @@ func (o *CreateOptions) putDirectory(ctx context.Context, c *Cutter, m *Manifest
 				m.Versions++
 			}
 		}
-		write := func(r shardmap.Record) error {
-			m.Records++
-			return out.Encode(line{Key: r.Key, Value: r.Value})
-		}
 		for _, r := range c.held {
-			if err := write(r); err != nil {
+			m.Records++
+			if err := out.Encode(line{Key: r.Key, Value: r.Value}); err != nil {
 				return err
 			}
 		}
-		return eachRecord(ctx, o.Directory, "", func(r shardmap.Record) error {
-			if passing(r.Key) || slices.ContainsFunc(fixedPrefixes, func(p string) bool { return strings.HasPrefix(r.Key, p) }) {
-				return nil
-			}
-			return write(r)
-		})
+		return nil
 	})
 	return err
 }

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/txnrecord"
+	"github.com/cleavedb/cleave/ids"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -39,7 +41,8 @@ type Cutter struct {
 	dir    shardmap.Directory
 	snap   *shardmap.Snapshot
 	places []*place
-	held   []shardmap.Record // workflows and intents as of the last cut
+	held   []shardmap.Record // all records as they were after the places of the last cut
+	limit  time.Duration     // of a try
 	// trust leaves the proof out, slow is a pause before each place. Tests only.
 	trust bool
 	slow  time.Duration
@@ -68,7 +71,7 @@ func NewCutter(ctx context.Context, dir shardmap.Directory, drivers []engine.Dri
 	if err != nil {
 		return nil, err
 	}
-	c := &Cutter{dir: dir, snap: snap}
+	c := &Cutter{dir: dir, snap: snap, limit: cutMax}
 	for _, s := range snap.Shards() {
 		p := &place{shard: s, records: txnrecord.Of(s.Engine)}
 		c.places = append(c.places, p)
@@ -231,10 +234,13 @@ func id(gid string) (id, decider string) {
 
 // suspect returns a transaction that may be half in, given both looks at all shards; "" if none can be. A transaction is half in if it
 // is decided at its decider's place and not yet prepared at another shard's, or committed at a shard's place and not decided at
-// its decider's. docs/design/backup.md shows that one of these three has to be seen then.
+// its decider's. docs/design/backup.md shows that one of these four has to be seen then.
 func (c *Cutter) suspect() string {
-	deciders, times := map[string]string{}, map[string]int{}
+	deciders, times, recent := map[string]string{}, map[string]int{}, map[string]*place{}
 	for _, p := range c.places {
+		for _, t := range p.recent {
+			recent[strings.ReplaceAll(t, "-", "")] = p
+		}
 		for _, gid := range slices.Concat(p.prepared, p.after) {
 			if t, decider := id(gid); decider != "" {
 				deciders[t] = decider
@@ -248,8 +254,12 @@ func (c *Cutter) suspect() string {
 			was[t] = true
 		}
 		for _, gid := range p.after {
-			if t, _ := id(gid); !was[t] {
+			t, _ := id(gid)
+			if !was[t] {
 				return t // prepared since
+			}
+			if at := recent[t]; at != nil && at != p {
+				return t // decided since, and perhaps committed here: the log has that before anybody sees it
 			}
 		}
 		for _, t := range p.recent {
@@ -278,42 +288,73 @@ func (c *Cutter) each(do func(p *place) error) error {
 	return errors.Join(all...)
 }
 
-// fixedPrefixes begin the keys of the records of fixed.
-var fixedPrefixes = []string{workflow.RecordPrefix, schema.IntentPrefix}
-
-// fixed is what of the directory must not change while places are marked: the map and the operations that are under way.
+// fixed is what of the directory must not change while places are marked: the map, the operations that are under way, and how
+// often setval() was called.
 type fixed struct {
 	version uint64
-	records map[string]uint64 // key -> revision
-	held    []shardmap.Record // the same, as they were
+	records map[string]uint64 // key -> revision, of a sequence's the calls of setval()
 }
 
-func (c *Cutter) fixed(ctx context.Context) (f fixed, err error) {
+// note adds a record if it is one that must not change.
+func (f *fixed) note(r shardmap.Record) error {
+	switch {
+	case strings.HasPrefix(r.Key, workflow.RecordPrefix), strings.HasPrefix(r.Key, schema.IntentPrefix):
+		f.records[r.Key] = r.Revision
+	case strings.HasPrefix(r.Key, ids.RecordPrefix):
+		var at ids.State
+		if err := json.Unmarshal(r.Value, &at); err != nil {
+			return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the record %s cannot be read", r.Key)
+		}
+		if at.Sets > 0 {
+			f.records[r.Key] = at.Sets
+		}
+	}
+	return nil
+}
+
+// fixedBefore reads the map and then the records, fixedAfter all records and then the map. So a map that is the same in both was
+// the map all the time: no record of a sequence in it was deleted.
+func (c *Cutter) fixedBefore(ctx context.Context) (f fixed, err error) {
 	snap, err := c.dir.Load(ctx)
 	if err != nil {
 		return f, err
 	}
-	f = fixed{version: snap.Version(), records: map[string]uint64{}}
-	for _, prefix := range fixedPrefixes {
-		err := eachRecord(ctx, c.dir, prefix, func(r shardmap.Record) error {
-			f.records[r.Key], f.held = r.Revision, append(f.held, r)
-			return nil
-		})
-		if err != nil {
+	f = fixed{snap.Version(), map[string]uint64{}}
+	for _, prefix := range []string{workflow.RecordPrefix, schema.IntentPrefix, ids.RecordPrefix} {
+		if err := eachRecord(ctx, c.dir, prefix, f.note); err != nil {
 			return f, err
 		}
 	}
 	return f, nil
 }
 
+func (c *Cutter) fixedAfter(ctx context.Context) (f fixed, held []shardmap.Record, err error) {
+	f.records = map[string]uint64{}
+	err = eachRecord(ctx, c.dir, "", func(r shardmap.Record) error {
+		if !passing(r.Key) {
+			held = append(held, r)
+		}
+		return f.note(r)
+	})
+	if err != nil {
+		return f, nil, err
+	}
+	snap, err := c.dir.Load(ctx)
+	if err != nil {
+		return f, nil, err
+	}
+	f.version = snap.Version()
+	return f, held, nil
+}
+
 // Take takes a cut: it marks places until no transaction over several shards was at a step in between which tears it, and the
 // directory did not change. No writer waits for it. docs/design/backup.md has the proof.
 //
-// Errors: 40001 if none was had within 10 s; 57P03 when a shard is lost.
+// Errors: 40001 if none was had within 10 s; 57P03 when a shard is lost, or a try comes to no end.
 func (c *Cutter) Take(ctx context.Context, name string) (*Cut, error) {
 	limit := time.Now().Add(cutMax)
 	for try := 1; ; try++ {
-		cut, why, err := c.try(ctx, fmt.Sprintf("%s-%d", name, try))
+		cut, why, err := c.bounded(ctx, fmt.Sprintf("%s-%d", name, try))
 		if err != nil {
 			return nil, err
 		}
@@ -333,9 +374,24 @@ func (c *Cutter) Take(ctx context.Context, name string) (*Cut, error) {
 	}
 }
 
+// bounded is try within the time for which records of transactions are there for certain.
+func (c *Cutter) bounded(ctx context.Context, name string) (cut *Cut, why string, err error) {
+	limit, stop := context.WithTimeout(ctx, c.limit)
+	defer stop()
+	cut, why, err = c.try(limit, name)
+	if limit.Err() == nil || ctx.Err() != nil {
+		return cut, why, err
+	}
+	if err != nil {
+		return nil, "", sqlstate.Wrap(err, sqlstate.CannotConnectNow, "no place was marked and proven on all shards within %v", c.limit).
+			WithHint("see whether all shards and the directory answer, then run it again")
+	}
+	return nil, fmt.Sprintf("it took longer than %v", c.limit), nil
+}
+
 // try marks one place on each shard. why is why they cannot be used, "" if they can.
 func (c *Cutter) try(ctx context.Context, name string) (cut *Cut, why string, err error) {
-	was, err := c.fixed(ctx)
+	was, err := c.fixedBefore(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -368,14 +424,14 @@ func (c *Cutter) try(ctx context.Context, name string) (cut *Cut, why string, er
 	if t := c.suspect(); t != "" {
 		return nil, "transaction " + t + " was committing on several shards", nil
 	}
-	is, err := c.fixed(ctx)
+	is, held, err := c.fixedAfter(ctx)
 	if err != nil {
 		return nil, "", err
 	}
 	if is.version != was.version || !maps.Equal(is.records, was.records) {
-		return nil, "the shard map or a workflow changed", nil
+		return nil, "the shard map or a workflow changed, or setval() was called", nil
 	}
-	c.held = is.held
+	c.held = held
 	return cut, "", nil
 }
 

@@ -65,6 +65,9 @@ func Drill(ctx context.Context, o RestoreOptions, scratch string) (p *Proof, err
 
 // Proofs returns the proofs of a backup, oldest first.
 func Proofs(ctx context.Context, repo *repository.Repository, id string) ([]*Proof, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
 	objects, err := repo.List(ctx, proofPrefix+id+"/")
 	if err != nil {
 		return nil, err
@@ -117,6 +120,9 @@ func Proven(ctx context.Context, repo *repository.Repository) (map[string]time.T
 // Delete removes a backup: its manifest first, so that what is left after a crash is not listed; then the objects and its proofs.
 // Nobody may be reading it: hold the repository's exclusive lock.
 func Delete(ctx context.Context, repo *repository.Repository, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
 	objects, err := repo.List(ctx, prefix+id+"/")
 	if err != nil {
 		return err

@@ -95,6 +95,9 @@ func Load(ctx context.Context, repo *repository.Repository, id string) (*Manifes
 		}
 		return all[len(all)-1], nil
 	}
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
 	r, err := repo.Get(ctx, objectName(id, manifestName))
 	if sqlstate.CodeOf(err) == sqlstate.UndefinedFile {
 		return nil, sqlstate.Wrap(err, sqlstate.UndefinedObject, "the repository has no backup %s", id).WithHint("list them: cleave backup list")

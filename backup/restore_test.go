@@ -372,3 +372,24 @@ func TestDrill(t *testing.T) {
 		t.Errorf("%v is left: %v", left, err)
 	}
 }
+
+// TestDeleteChecksTheID: an object's name is no id, and what is asked for so stays.
+func TestDeleteChecksTheID(t *testing.T) {
+	b := newBank(t, clustertest.Files(t))
+	ctx, repo := context.Background(), newRepository(t)
+	m := b.backup(repo)
+	for _, id := range []string{m.ID + "/shard", m.ID + "/", "/" + m.ID, "..", "", strings.ToUpper(m.ID)} {
+		if err := Delete(ctx, repo, id); sqlstate.CodeOf(err) != sqlstate.InvalidParameterValue {
+			t.Errorf("Delete(%q): %v", id, err)
+		}
+		if _, err := Proofs(ctx, repo, id); sqlstate.CodeOf(err) != sqlstate.InvalidParameterValue {
+			t.Errorf("Proofs(%q): %v", id, err)
+		}
+		if _, err := Load(ctx, repo, id); id != "" && sqlstate.CodeOf(err) != sqlstate.InvalidParameterValue {
+			t.Errorf("Load(%q): %v", id, err)
+		}
+	}
+	if err := Verify(ctx, repo, m); err != nil {
+		t.Error(err)
+	}
+}

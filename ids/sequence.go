@@ -70,9 +70,14 @@ type State struct {
 	// one is Last itself.
 	Last   int64 `json:"last"`
 	Called bool  `json:"called"`
+	// Sets counts the calls of setval(): only they bring a sequence back behind values that were given.
+	Sets uint64 `json:"sets,omitempty"`
 }
 
-func sequenceKey(def *shardmap.Sequence) string { return "sequence/" + def.ID }
+// RecordPrefix begins the keys of the records of sequences.
+const RecordPrefix = "sequence/"
+
+func sequenceKey(def *shardmap.Sequence) string { return RecordPrefix + def.ID }
 
 // RecordKey is the key of the record that says where a sequence is.
 func RecordKey(def *shardmap.Sequence) string { return sequenceKey(def) }
@@ -110,7 +115,7 @@ func (s *Sequences) giveBack(ctx context.Context, b *block) {
 	if b.left == 0 {
 		return
 	}
-	at := State{Name: b.made.QualifiedName(), Last: b.next - b.increment, Called: true}
+	at := State{Name: b.made.QualifiedName(), Last: b.next - b.increment, Called: true, Sets: b.before.Sets}
 	if b.fresh {
 		at = b.before
 	}
@@ -187,7 +192,7 @@ func (s *Sequences) take(ctx context.Context, def *shardmap.Sequence, b *block, 
 			return err
 		}
 		last := first + (count-1)*def.Increment
-		taken, err := s.write(ctx, def, State{Name: def.QualifiedName(), Last: last, Called: true}, revision)
+		taken, err := s.write(ctx, def, State{Name: def.QualifiedName(), Last: last, Called: true, Sets: at.Sets}, revision)
 		if errors.Is(err, shardmap.ErrConflict) {
 			continue
 		}
@@ -300,11 +305,11 @@ func (s *Sequences) Set(ctx context.Context, def *shardmap.Sequence, value int64
 	ctx, stop := context.WithTimeout(ctx, reserveMax)
 	defer stop()
 	for range rounds {
-		_, revision, err := s.read(ctx, def)
+		at, revision, err := s.read(ctx, def)
 		if err != nil {
 			return err
 		}
-		_, err = s.write(ctx, def, State{Name: def.QualifiedName(), Last: value, Called: called}, revision)
+		_, err = s.write(ctx, def, State{Name: def.QualifiedName(), Last: value, Called: called, Sets: at.Sets + 1}, revision)
 		if errors.Is(err, shardmap.ErrConflict) {
 			continue
 		}
