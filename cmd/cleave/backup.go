@@ -64,8 +64,8 @@ The repository is made if the folder or the prefix is empty. With --recipient it
 encrypted for good: only who has the secret key can read it (age-keygen makes one).
 A backup counts when its last object is written; an interrupted one is not listed.`,
 		Example: `  cleave backup create --repository file:///var/backups/shop
-  cleave backup create --repository 's3://backups/shop?endpoint=https://s3.example.com' --directory etcd://10.0.0.1:2379/shop
-  cleave backup create --repository file:///var/backups/shop --recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p`,
+  cleave backup create --repository 's3://backups/shop?endpoint=https://s3.example.com'
+  cleave backup create --repository file:///var/backups/shop --recipient age1ql3z7hjy...`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load(cmd)
@@ -326,7 +326,7 @@ were decided at the moment; moves that were under way are ended by what the map 
 have to be begun anew.`,
 		Example: `  cleave restore --from file:///var/backups/shop --to /var/lib/cleave-restored --dry-run
   cleave restore --from file:///var/backups/shop --to /var/lib/cleave-restored
-  cleave restore --from file:///var/backups/shop --backup 20261128T031500Z-1b9d6bcd --to /var/lib/cleave-restored`,
+  cleave restore --from file:///var/backups/shop --to /srv/new --backup 20261128T031500Z-1b9d6bcd`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if to == "" {

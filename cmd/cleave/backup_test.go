@@ -87,7 +87,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if code, _, stderr := cli(t, nil, "restore", "--from", repo, "--to", folder); code == exitOK || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("into a folder with a cluster: %d %s", code, stderr)
 	}
-	if code, _, stderr := cli(t, nil, "restore", "--from", repo, "--to", fmt.Sprint(folder, 2), "--backup", "nothing"); code == exitOK || !strings.Contains(stderr, "no backup nothing") {
+	if code, _, stderr := cli(t, nil, "restore", "--from", repo, "--to", fmt.Sprint(folder, 2), "--backup", "20200101T000000Z-00000000"); code == exitOK || !strings.Contains(stderr, "no backup 20200101") {
 		t.Errorf("a backup that is not there: %d %s", code, stderr)
 	}
 	must("backup", "delete", made.ID, "--repository", repo)
