@@ -27,6 +27,8 @@ type CreateOptions struct {
 	Repository *repository.Repository
 	Software   string   // the version of Cleave
 	Progress   Progress // nil: nobody is told
+	// Check makes sure that the repository's lock is held still, before the backup counts. nil: nobody deletes from the repository.
+	Check func(context.Context) error
 }
 
 // Create takes a backup of the whole cluster, and returns its manifest. After an error the repository has no such backup.
@@ -62,6 +64,11 @@ func Create(ctx context.Context, o CreateOptions) (m *Manifest, err error) {
 			return nil, err
 		}
 		m.Shards = append(m.Shards, ShardCopy{p.shard.Name, p.shard.Engine, object})
+	}
+	if o.Check != nil {
+		if err := o.Check(ctx); err != nil {
+			return nil, err
+		}
 	}
 	m.Ended = time.Now().UTC()
 	return m, m.store(ctx, o.Repository)

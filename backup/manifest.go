@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,40 +61,81 @@ func objectName(id string, parts ...string) string {
 	return prefix + path.Join(append([]string{id}, parts...)...)
 }
 
-// List returns the manifests of all whole backups of a repository, oldest first. One that cannot be read ends it.
-func List(ctx context.Context, repo *repository.Repository) ([]*Manifest, error) {
+// Listed is a backup of a repository: its manifest, or why that cannot be read.
+type Listed struct {
+	ID       string
+	Manifest *Manifest // nil if Err is not
+	Err      error
+}
+
+// listIDs returns the ids of all backups that have a manifest, oldest first.
+func listIDs(ctx context.Context, repo *repository.Repository) (out []string, err error) {
 	objects, err := repo.List(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	var out []*Manifest
 	for _, o := range objects {
 		id, ok := strings.CutSuffix(strings.TrimPrefix(o.Name, prefix), "/"+manifestName)
-		if !ok || strings.Contains(id, "/") {
-			continue
+		if ok && checkID(id) == nil {
+			out = append(out, id)
 		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// unreadable reports whether an error is of one manifest, and says nothing of the others.
+func unreadable(err error) bool {
+	code := sqlstate.CodeOf(err)
+	return code == sqlstate.DataCorrupted || code == sqlstate.FeatureNotSupported
+}
+
+// List returns all whole backups of a repository, oldest first. A damaged manifest does not hide the others.
+func List(ctx context.Context, repo *repository.Repository) ([]Listed, error) {
+	all, err := listIDs(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	var out []Listed
+	for _, id := range all {
 		m, err := Load(ctx, repo, id)
-		if err != nil {
+		switch {
+		case sqlstate.CodeOf(err) == sqlstate.UndefinedObject: // deleted meanwhile
+			continue
+		case err != nil && !unreadable(err):
 			return nil, err
 		}
-		out = append(out, m)
+		out = append(out, Listed{id, m, err})
 	}
 	return out, nil
 }
 
+// newest returns the manifest of the newest backup. If it cannot be read, the error names it and the one before: a person chooses.
+func newest(ctx context.Context, repo *repository.Repository) (*Manifest, error) {
+	all, err := listIDs(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, sqlstate.New(sqlstate.UndefinedObject, "the repository has no backup").WithHint("make one: cleave backup create")
+	}
+	m, err := Load(ctx, repo, all[len(all)-1])
+	if err == nil || !unreadable(err) {
+		return m, err
+	}
+	hint := "there is no older one"
+	if len(all) > 1 {
+		hint = "the next older one is " + all[len(all)-2] + ": name it to use it"
+	}
+	return nil, sqlstate.Wrap(err, sqlstate.CodeOf(err), "the newest backup, %s, cannot be used", all[len(all)-1]).WithHint("%s", hint)
+}
+
 // Load returns the manifest of a backup, "" for the newest one.
 //
-// Errors: 42704 when there is none.
+// Errors: 42704 when there is none, 22023 for what is no id, XX001 for a damaged one.
 func Load(ctx context.Context, repo *repository.Repository, id string) (*Manifest, error) {
 	if id == "" {
-		all, err := List(ctx, repo)
-		if err != nil {
-			return nil, err
-		}
-		if len(all) == 0 {
-			return nil, sqlstate.New(sqlstate.UndefinedObject, "the repository has no backup").WithHint("make one: cleave backup create")
-		}
-		return all[len(all)-1], nil
+		return newest(ctx, repo)
 	}
 	if err := checkID(id); err != nil {
 		return nil, err

@@ -174,6 +174,31 @@ func (r *restore) path(name string) string { return filepath.Join(r.Folder, name
 // file is where a shard's file is.
 func (r *restore) file(shard string) string { return r.path(shard + ".db") }
 
+// url names a shard's file for its driver.
+func (r *restore) url(shard string) string { return engine.FileURL(r.file(shard)) }
+
+// checkShard refuses what cannot be restored, and a folder in which the driver would take another file for the shard's.
+func (r *restore) checkShard(s *ShardCopy) error {
+	if (&shardmap.Shard{Engine: s.Engine}).Can().Servers {
+		return sqlstate.Refusal("CLV-1505", "shard %s cannot be restored: restores of shards of engine %s are not built yet", s.Name, s.Engine).OnShard(s.Name)
+	}
+	if r.file(s.Name) == r.path(dirFile) {
+		return sqlstate.Refusal("CLV-1506", "a shard named like the directory's file, %s, cannot be restored into a folder", dirFile)
+	}
+	sh, err := (&opened{drivers: r.Drivers}).open(r.Manifest.Cluster, &shardmap.Shard{Name: s.Name, Engine: s.Engine, URL: r.url(s.Name)})
+	if err != nil {
+		return err
+	}
+	f, ok := sh.(interface{ Path() string })
+	if err := sh.Close(); err != nil {
+		return err
+	}
+	if !ok || f.Path() != r.file(s.Name) {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "%s cannot be named as the file of a shard", r.file(s.Name)).WithHint("choose another folder")
+	}
+	return nil
+}
+
 // check reads how far an earlier run has come, and refuses a folder that has something else in it.
 func (r *restore) check() error {
 	abs, err := filepath.Abs(r.Folder)
@@ -181,13 +206,10 @@ func (r *restore) check() error {
 		return sqlstate.Wrap(err, sqlstate.InvalidParameterValue, "the folder %q cannot be named", r.Folder)
 	}
 	r.Folder = abs
-	for _, s := range r.Manifest.Shards {
-		if (&shardmap.Shard{Engine: s.Engine}).Can().Servers {
-			return sqlstate.Refusal("CLV-1505", "shard %s cannot be restored: restores of shards of engine %s are not built yet", s.Name, s.Engine).OnShard(s.Name)
+	for _, shard := range r.Manifest.Shards {
+		if err := r.checkShard(&shard); err != nil {
+			return err
 		}
-	}
-	if slices.ContainsFunc(r.Manifest.Shards, func(s ShardCopy) bool { return r.file(s.Name) == r.path(dirFile) }) {
-		return sqlstate.Refusal("CLV-1506", "a shard named like the directory's file, %s, cannot be restored into a folder", dirFile)
 	}
 	b, err := os.ReadFile(r.path(stateFile))
 	if err == nil {
@@ -306,11 +328,11 @@ func (r *restore) fetch(ctx context.Context) error {
 			return err
 		}
 		defer from.Close()
-		if from.Object().Sum != "" && from.Object().Sum != o.Sum {
-			return sqlstate.New(sqlstate.DataCorrupted, "object %s is another one than the manifest of backup %s lists", o.Name, r.Manifest.ID)
-		}
 		err = r.write(name, func(w io.Writer) error {
 			_, err := io.Copy(w, &counted{from, func(n int) { done += int64(n); r.Progress(name, done, total) }})
+			if err == nil && from.Object().Sum != o.Sum { // known at the end
+				return sqlstate.New(sqlstate.DataCorrupted, "object %s is another one than the manifest of backup %s lists", o.Name, r.Manifest.ID)
+			}
 			return err
 		})
 		if err != nil {
@@ -381,7 +403,7 @@ func (r *restore) addressed(st shardmap.State, cluster string) shardmap.State {
 		if _, q, ok := strings.Cut(s.URL, "?"); ok {
 			query = "?" + q
 		}
-		s.URL, s.Replicas, s.System = "file:"+r.file(s.Name)+query, nil, ""
+		s.URL, s.Replicas, s.System = r.url(s.Name)+query, nil, ""
 	}
 	return st
 }

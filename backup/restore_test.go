@@ -103,7 +103,7 @@ func TestRestoreOfFiles(t *testing.T) {
 		t.Fatalf("%d backups are listed: %v", len(all), err)
 	}
 	for _, m := range all {
-		if err := Verify(context.Background(), repo, m); err != nil {
+		if err := Verify(context.Background(), repo, m.Manifest); err != nil {
 			t.Error(err)
 		}
 	}

@@ -119,7 +119,7 @@ func (r *restore) settle(ctx context.Context) (err error) {
 func (r *restore) rename(ctx context.Context) error {
 	for _, s := range r.Manifest.Shards {
 		o := &opened{drivers: r.Drivers}
-		sh, err := o.open(r.Cluster, &shardmap.Shard{Name: s.Name, Engine: s.Engine, URL: "file:" + r.file(s.Name)})
+		sh, err := o.open(r.Cluster, &shardmap.Shard{Name: s.Name, Engine: s.Engine, URL: r.url(s.Name)})
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	_ "github.com/cleavedb/cleave/backup/repository/s3" // buckets
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // repositoryFlags say where backups lie.
@@ -39,6 +40,20 @@ func (f *repositoryFlags) with(cmd *cobra.Command, flag string, do func(ctx cont
 	}
 	defer func() { err = errors.Join(err, repo.Close()) }()
 	return do(cmd.Context(), repo)
+}
+
+// locked does something with the repository while it is locked. Who only reads goes on without a lock if none can be written.
+func (a *app) locked(ctx context.Context, repo *repository.Repository, mode repository.Mode, reads bool, what string, do func(*repository.Lock) error) (err error) {
+	lock, err := repo.Lock(ctx, mode, what+", "+actor())
+	if err != nil && reads && sqlstate.CodeOf(err) != sqlstate.LockNotAvailable && ctx.Err() == nil {
+		fmt.Fprintf(a.stderr, "The repository is not locked (%v): delete no backup from it meanwhile.\n", err)
+		return do(nil)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock(context.WithoutCancel(ctx))) }()
+	return do(lock)
 }
 
 func backupCommand(a *app) *cobra.Command {
@@ -93,12 +108,11 @@ func (a *app) createBackup(ctx context.Context, repo *repository.Repository, url
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := repo.Lock(ctx, repository.Shared, "cleave backup create, "+actor())
-	if err != nil {
+	var m *backup.Manifest
+	err = a.locked(ctx, repo, repository.Shared, false, "cleave backup create", func(lock *repository.Lock) (err error) {
+		m, err = backup.Create(ctx, backup.CreateOptions{Directory: dir, Drivers: wiring.Drivers(), Repository: repo, Software: versionText(), Progress: a.progress(), Check: lock.Check})
 		return err
-	}
-	defer func() { err = errors.Join(err, lock.Unlock(context.WithoutCancel(ctx))) }()
-	m, err := backup.Create(ctx, backup.CreateOptions{Directory: dir, Drivers: wiring.Drivers(), Repository: repo, Software: versionText(), Progress: a.progress()})
+	})
 	if err != nil {
 		return err
 	}
@@ -132,11 +146,16 @@ func (a *app) progress() backup.Progress {
 
 // listedBackup is a backup in a list.
 type listedBackup struct {
+	ID string `json:"id"`
 	*backup.Manifest
 	Proven *time.Time `json:"proven,omitempty"` // by a drill
+	Error  string     `json:"error,omitempty"`  // why the manifest cannot be read
 }
 
 func (l listedBackup) row() []string {
+	if l.Manifest == nil {
+		return []string{l.ID, "DAMAGED", "", "", "", "", ""}
+	}
 	content, stored := l.Size()
 	proven := "never"
 	if l.Proven != nil {
@@ -148,9 +167,10 @@ func (l listedBackup) row() []string {
 func backupListCommand(a *app) *cobra.Command {
 	f := &repositoryFlags{}
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the backups of a repository",
-		Long:    `Lists the backups that are whole, oldest first, with the time of the last drill of each.`,
+		Use:   "list",
+		Short: "List the backups of a repository",
+		Long: `Lists the backups that have a manifest, oldest first, with the time of the last drill of each.
+One whose manifest cannot be read is DAMAGED; the others are listed all the same.`,
 		Example: `  cleave backup list --repository file:///var/backups/shop`,
 		Args:    args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -165,7 +185,11 @@ func backupListCommand(a *app) *cobra.Command {
 				}
 				list := make([]listedBackup, len(all))
 				for i, m := range all {
-					list[i].Manifest = m
+					list[i].ID, list[i].Manifest = m.ID, m.Manifest
+					if m.Err != nil {
+						list[i].Error = m.Err.Error()
+						fmt.Fprintf(a.stderr, "Backup %s cannot be used: %v\n", m.ID, m.Err)
+					}
 					if at, ok := proven[m.ID]; ok {
 						list[i].Proven = &at
 					}
@@ -223,7 +247,8 @@ restore it into an empty folder for that.`,
 				if err != nil {
 					return err
 				}
-				if err := backup.Verify(ctx, repo, m); err != nil {
+				err = a.locked(ctx, repo, repository.Shared, true, "cleave backup verify", func(*repository.Lock) error { return backup.Verify(ctx, repo, m) })
+				if err != nil {
 					return err
 				}
 				if a.json {
@@ -256,7 +281,11 @@ shows when each backup was proven last.`,
 				if err != nil {
 					return err
 				}
-				p, err := backup.Drill(ctx, a.restoreOptions(ctx, repo, m, ""), scratch)
+				var p *backup.Proof
+				err = a.locked(ctx, repo, repository.Shared, false, "cleave backup drill", func(*repository.Lock) (err error) {
+					p, err = backup.Drill(ctx, a.restoreOptions(ctx, repo, m, ""), scratch)
+					return err
+				})
 				if err != nil {
 					return err
 				}
@@ -283,18 +312,15 @@ func backupDeleteCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete ID",
 		Short: "Delete a backup",
-		Long: `Deletes a backup and its proofs. It is refused while a backup is written into the
-repository. A restore that reads it fails.`,
+		Long: `Deletes a backup and its proofs. It is refused while a backup of the repository is taken,
+verified, drilled or restored. A restore from a repository that it cannot write to takes
+no lock: it fails if its backup is deleted.`,
 		Example: `  cleave backup delete 20261128T031500Z-1b9d6bcd --repository file:///var/backups/shop`,
 		Args:    args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return f.with(cmd, "repository", func(ctx context.Context, repo *repository.Repository) (err error) {
-				lock, err := repo.Lock(ctx, repository.Exclusive, "cleave backup delete, "+actor())
+			return f.with(cmd, "repository", func(ctx context.Context, repo *repository.Repository) error {
+				err := a.locked(ctx, repo, repository.Exclusive, false, "cleave backup delete", func(*repository.Lock) error { return backup.Delete(ctx, repo, given[0]) })
 				if err != nil {
-					return err
-				}
-				defer func() { err = errors.Join(err, lock.Unlock(context.WithoutCancel(ctx))) }()
-				if err := backup.Delete(ctx, repo, given[0]); err != nil {
 					return err
 				}
 				if a.json {
@@ -375,7 +401,11 @@ func (a *app) restore(ctx context.Context, repo *repository.Repository, m *backu
 		}
 		return nil
 	}
-	res, err := o.Restore(ctx)
+	var res *backup.Restored
+	err := a.locked(ctx, repo, repository.Shared, true, "cleave restore", func(*repository.Lock) (err error) {
+		res, err = o.Restore(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}

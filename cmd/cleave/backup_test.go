@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -89,6 +90,10 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	if code, _, stderr := cli(t, nil, "restore", "--from", repo, "--to", fmt.Sprint(folder, 2), "--backup", "20200101T000000Z-00000000"); code == exitOK || !strings.Contains(stderr, "no backup 20200101") {
 		t.Errorf("a backup that is not there: %d %s", code, stderr)
+	}
+	// What was killed holds its lock for a lease.
+	if err := os.RemoveAll(filepath.Join(strings.TrimPrefix(repo, "file://"), "locks")); err != nil {
+		t.Fatal(err)
 	}
 	must("backup", "delete", made.ID, "--repository", repo)
 	if out := must("backup", "list", "--repository", repo); !strings.Contains(out, "no backup") {

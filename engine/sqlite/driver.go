@@ -126,6 +126,9 @@ type Shard struct {
 // Name implements engine.Shard.
 func (s *Shard) Name() string { return s.cfg.Name }
 
+// Path is where the shard's file is.
+func (s *Shard) Path() string { return s.path }
+
 // Engine implements engine.Shard.
 func (s *Shard) Engine() string { return "sqlite" }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -47,7 +48,7 @@ func NewOps(dir shardmap.Directory, software string, log *slog.Logger) *admin.Op
 func (l *Layout) SQLiteShards(folder string) []admin.BootstrapShard {
 	shards := make([]admin.BootstrapShard, len(l.Shards))
 	for i, name := range l.Shards {
-		shards[i] = admin.BootstrapShard{Name: name, Weight: 1, URL: "file:" + filepath.Join(folder, name+".db")}
+		shards[i] = admin.BootstrapShard{Name: name, Weight: 1, URL: engine.FileURL(filepath.Join(folder, name+".db"))}
 	}
 	return shards
 }
