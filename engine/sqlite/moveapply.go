@@ -87,6 +87,7 @@ type loader struct {
 	table  *engine.MoveTable
 	part   engine.Part
 	born   string // the move's birth, which has to stay the same
+	to     *movedTable
 	types  []uint32
 	insert string
 
@@ -110,9 +111,7 @@ func (l *loader) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	if l.types, l.insert = nil, insertInto(t); l.part.Since != "" {
-		l.insert += " ON CONFLICT DO NOTHING"
-	}
+	l.types, l.insert, l.to = nil, insertInto(t), t
 	for _, col := range t.columns {
 		l.types = append(l.types, col.Type)
 	}
@@ -173,15 +172,20 @@ func (l *loader) write() (n int, err error) {
 		return 0, err
 	}
 	for start := time.Now(); n*len(l.types) < len(l.values) && (n%64 != 63 || time.Since(start) < loadHold); n++ {
-		for i := range l.types {
-			l.values[n*len(l.types)+i].Bind(q, i+1)
+		row := l.values[n*len(l.types):][:len(l.types)]
+		for i, v := range row {
+			v.Bind(q, i+1)
 		}
-		if _, err := q.Step(); err != nil {
-			q.Reset()
-			return n, loadError(l.table, err)
+		_, err := q.Step()
+		if e := q.Reset(); err == nil {
+			err = e
 		}
-		if err := q.Reset(); err != nil {
-			return n, err
+		if err != nil {
+			if there, e := l.isThere(row, err); e != nil {
+				return n, e
+			} else if !there {
+				return n, loadError(l.table, err)
+			}
 		}
 	}
 	if l.last && n*len(l.types) == len(l.values) && l.part.Since != "" {

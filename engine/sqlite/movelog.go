@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -362,4 +364,31 @@ func (v *view) changedRows(ctx context.Context, table int, r rowRun, since strin
 		}
 		return nil
 	})
+}
+
+// isThere reports whether a row that could not be inserted is there, alike in all columns, from a try of its part that was interrupted.
+// One that has only its key, or another of its unique values, is not that row.
+func (l *loader) isThere(row []value.Datum, err error) (bool, error) {
+	code := sqlite.ErrCode(err)
+	if l.part.Since == "" || !l.to.unique || code != sqlite.ResultConstraintUnique && code != sqlite.ResultConstraintPrimaryKey {
+		return false, nil
+	}
+	var names []string
+	var key []value.Datum
+	var packed []byte
+	for i, col := range l.to.columns {
+		names, packed = append(names, quote.Ident(col.Name)), packDatum(packed, row[i])
+	}
+	for _, k := range l.to.identity {
+		key = append(key, row[k])
+	}
+	q, err := l.c.helper("SELECT 1 FROM main." + quote.Ident(l.to.def.SQLName()) + findRow(l.to) + " AND cleave_pack(" + strings.Join(names, ", ") + ") = ?")
+	if err != nil {
+		return false, err
+	}
+	for i, v := range append(key, value.Blob(string(packed))) {
+		v.Bind(q, i+1)
+	}
+	there, err := q.Step()
+	return there, errors.Join(err, q.Reset())
 }

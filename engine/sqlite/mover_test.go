@@ -300,3 +300,25 @@ func TestMoverPrepared(t *testing.T) {
 	mustExec(t, c, "UPDATE t SET n = 7 WHERE k = 1")
 	equal(t, "when one is rolled back", p.follow(), "U:t")
 }
+
+// TestPartAroundRowsThatAreThere: a part is loaded around its rows that are there. Another row in their place is no such row: the notes are
+// stale.
+func TestPartAroundRowsThatAreThere(t *testing.T) {
+	p := newPair(t, `CREATE TABLE u (k bigint PRIMARY KEY, id bigint UNIQUE, c char(5), f float8, v text)`, "u")
+	at, err := p.m[0].Here(t.Context())
+	p.must(err)
+	p.must(p.m[1].SetApplied(t.Context(), "pair_f", at))
+	load := func(rows string) error {
+		_, err := p.m[1].Load(t.Context(), "pair_f", &p.set.Tables[0], engine.Part{Place: "1:0-9", Since: "1"}, strings.NewReader(rows))
+		return err
+	}
+	const there = "1\t1\ta\t1\tx\n2\t2\tb\t-0\t\\N\n"
+	p.must(load(there))
+	p.must(load(there + "3\t\\N\tc\t0.5\ty\n"))
+	for _, row := range []string{"1\t1\ta\t1\tother\n", "1\t9\ta\t1\tx\n", "4\t1\ta\t1\tx\n", "2\t2\tb\t-0\t\n"} {
+		if err := load(row); sqlstate.CodeOf(err) != sqlstate.UniqueViolation {
+			t.Errorf("%q: got %v", row, err)
+		}
+	}
+	equal(t, "rows", fmt.Sprint(len(mustExec(t, p.c[1], `SELECT k FROM u`).Rows)), "3")
+}
