@@ -162,6 +162,25 @@ func (l *loader) row(text string) (err error) {
 	return nil
 }
 
+// put inserts a row, unless it is there already (see isThere).
+func (l *loader) put(q *sqlite.Stmt, row []value.Datum) error {
+	for i, v := range row {
+		v.Bind(q, i+1)
+	}
+	_, err := q.Step()
+	if e := q.Reset(); err == nil {
+		err = e
+	}
+	if err == nil {
+		return nil
+	}
+	there, e := l.isThere(row, err)
+	if e != nil || there {
+		return e
+	}
+	return loadError(l.table, err)
+}
+
 // write inserts the first rows that are read, for as long as the file may be held, and counts them.
 func (l *loader) write() (n int, err error) {
 	if err := l.c.stillBorn(l.id, l.born); err != nil {
@@ -172,20 +191,8 @@ func (l *loader) write() (n int, err error) {
 		return 0, err
 	}
 	for start := time.Now(); n*len(l.types) < len(l.values) && (n%64 != 63 || time.Since(start) < loadHold); n++ {
-		row := l.values[n*len(l.types):][:len(l.types)]
-		for i, v := range row {
-			v.Bind(q, i+1)
-		}
-		_, err := q.Step()
-		if e := q.Reset(); err == nil {
-			err = e
-		}
-		if err != nil {
-			if there, e := l.isThere(row, err); e != nil {
-				return n, e
-			} else if !there {
-				return n, loadError(l.table, err)
-			}
+		if err := l.put(q, l.values[n*len(l.types):][:len(l.types)]); err != nil {
+			return n, err
 		}
 	}
 	if l.last && n*len(l.types) == len(l.values) && l.part.Since != "" {
