@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -126,10 +127,14 @@ func startWriter(t *testing.T, url string) *openWriter {
 	return w
 }
 
-// endAwaited rolls back when somebody waits for it.
-func (w *openWriter) endAwaited(t *testing.T, url string) {
+// awaited returns when somebody waits for its end.
+func (w *openWriter) awaited(t *testing.T, url string) {
 	t.Helper()
 	pgtest.Await(t, url, `SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted AND transactionid = '`+w.n+`'`, "1")
+}
+
+func (w *openWriter) end(t *testing.T) {
+	t.Helper()
 	if err := w.c.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -147,21 +152,22 @@ func TestSnapshotWithMaxBeforeMin(t *testing.T) {
 	p.must(view.Close())
 
 	first := startWriter(t, p.urls[0])
-	made := make(chan error, 1)
+	made, ctx := make(chan error, 1), waitfor.Context(t)
 	go func() {
-		view, err = p.src.CaptureRows(t.Context(), pairID, p.set)
+		view, err = p.src.CaptureRows(ctx, pairID, p.set)
 		made <- err
 	}()
-	pgtest.Await(t, p.urls[0], `SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted AND transactionid = '`+first.n+`'`, "1")
+	first.awaited(t, p.urls[0])
 	for n := range 10 {
 		p.do(fmt.Sprintf(`INSERT INTO keyed VALUES (%d, 'between')`, 140+n))
 	}
 	second := startWriter(t, p.urls[0])
-	first.endAwaited(t, p.urls[0])
+	first.end(t)
+	second.awaited(t, p.urls[0]) // what is open now is waited for; what begins from here on is not
 	third := startWriter(t, p.urls[0])
-	second.endAwaited(t, p.urls[0])
+	second.end(t)
 	p.must(<-made)
-	p.must(third.c.Close(t.Context()))
+	third.end(t)
 	parts, lines := p.changed(view, there)
 	if want := third.n + ":" + third.n + ":"; parts[0].Since != want {
 		t.Errorf("the view is %s, not %s", parts[0].Since, want)
