@@ -195,7 +195,7 @@ func (o *Ops) Recover(ctx context.Context) ([]Finding, error) {
 	}
 	out := append(findings(found), o.heldAndSeen(ctx)...)
 	if snap, err := o.load(ctx); err == nil {
-		if _, id := withoutHold(snap); id != "" {
+		if id := holding(snap); id != "" {
 			out = append(out, Finding{Level: LevelOK, What: "guards of shards with a part on hold are looked at again: move " + id, Later: true})
 		}
 	}

@@ -181,10 +181,10 @@ func (o *backend) stillInTransit(ctx context.Context, ks, id string) bool {
 }
 
 // transitsLeft are the transits of the map without a workflow that is at work on them.
-func (o *backend) transitsLeft(ctx context.Context, snap *shardmap.Snapshot, atWork func(id string) (bool, error)) (out []Finding) {
+func (o *backend) transitsLeft(ctx context.Context, snap *shardmap.Snapshot) (out []Finding) {
 	for _, k := range snap.State().Keyspaces {
 		for _, t := range k.Transits {
-			if ok, err := atWork(t.ID); err == nil && !ok && o.stillInTransit(ctx, k.Name, t.ID) {
+			if over, err := o.isOver(ctx, t.ID); err == nil && over && o.stillInTransit(ctx, k.Name, t.ID) {
 				out = append(out, Finding{Level: LevelError, What: fmt.Sprintf("%s of keyspace %s is in transit from %s to %s, but there is no workflow %s", t.Text(), k.Name, t.From, t.To, t.ID),
 					Next: "ask for the same move again with --id " + t.ID + ", then cancel it"})
 			}
@@ -197,18 +197,7 @@ func (o *backend) transitsLeft(ctx context.Context, snap *shardmap.Snapshot, atW
 // workflow that is at work on them.
 func (o *Ops) leftovers(ctx context.Context, snap *shardmap.Snapshot) []Finding {
 	var out []Finding
-	atWork := func(id string) (bool, error) {
-		r, err := o.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
-		if errors.Is(err, shardmap.ErrNotFound) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		s, err := workflow.Decode(r.Value)
-		return err == nil && !s.Step.Ended(), err
-	}
-	out = append(out, o.transitsLeft(ctx, snap, atWork)...)
+	out = append(out, o.transitsLeft(ctx, snap)...)
 	shards := snap.Shards()
 	found := make([][]Finding, len(shards))
 	atOnce(len(shards), checksAtOnce, func(i int) {
@@ -229,7 +218,7 @@ func (o *Ops) leftovers(ctx context.Context, snap *shardmap.Snapshot) []Finding 
 			if !ok {
 				continue
 			}
-			if busy, err := atWork(id); err == nil && !busy {
+			if over, err := o.isOver(ctx, id); err == nil && over {
 				lost = append(lost, stream)
 			}
 		}

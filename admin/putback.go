@@ -92,31 +92,35 @@ func (o *backend) hasNote(ctx context.Context, snap *shardmap.Snapshot, shard, i
 	return err != nil || note != ""
 }
 
-// letGo takes all holds out of the map: a person has decided that it is right, so nobody waits for another owner. Guards of parts on hold would
-// be left as they are.
+// letGo takes all holds out of the map, and the transits that no workflow is at work on: a person has decided that the map is right, so nobody
+// waits for another owner. Guards of parts on hold would be left as they are. What a lost move has copied, verify finds.
 func (o *backend) letGo(ctx context.Context, by string) error {
 	for {
 		snap, err := o.load(ctx)
 		if err != nil {
 			return err
 		}
-		next, id := withoutHold(snap)
+		next, id := o.without(ctx, snap)
 		if id == "" {
 			return nil
 		}
-		if _, err := o.opts.Directory.Update(ctx, shardmap.Change{Expect: snap.Version(), By: by, Why: "guards are set back to the map", Op: "move_unhold", Transit: id}, next); err != nil && !errors.Is(err, shardmap.ErrConflict) {
+		if _, err := o.opts.Directory.Update(ctx, shardmap.Change{Expect: snap.Version(), By: by, Why: "guards are set back to the map", Op: "rebuild", Transit: id}, next); err != nil && !errors.Is(err, shardmap.ErrConflict) {
 			return directoryError(err)
 		}
 	}
 }
 
-// withoutHold is a map without one of its holds; "": it has none.
-func withoutHold(snap *shardmap.Snapshot) (next shardmap.State, id string) {
+// without is a map without one of its holds, or of its transits that are left; "": it has none.
+func (o *backend) without(ctx context.Context, snap *shardmap.Snapshot) (next shardmap.State, id string) {
 	for i := range snap.State().Keyspaces {
 		ks := &snap.State().Keyspaces[i]
 		for _, t := range ks.Transits {
+			next = snap.State().Clone()
+			if over, err := o.isOver(ctx, t.ID); err == nil && over {
+				next.DropTransit(ks.Name, t.ID)
+				return next, t.ID
+			}
 			if t.Hold != shardmap.NoHold {
-				next = snap.State().Clone()
 				t.Hold = shardmap.NoHold
 				next.PutTransit(ks.Name, t)
 				return next, t.ID
@@ -124,4 +128,29 @@ func withoutHold(snap *shardmap.Snapshot) (next shardmap.State, id string) {
 		}
 	}
 	return next, ""
+}
+
+// isOver reports whether no workflow of that id is at work.
+func (o *backend) isOver(ctx context.Context, id string) (bool, error) {
+	r, err := o.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
+	if errors.Is(err, shardmap.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s, err := workflow.Decode(r.Value)
+	return err == nil && s.Step.Ended(), err
+}
+
+// holding is the move of a part on hold, "" if there is none.
+func holding(snap *shardmap.Snapshot) string {
+	for i := range snap.State().Keyspaces {
+		for _, t := range snap.State().Keyspaces[i].Transits {
+			if t.Hold != shardmap.NoHold {
+				return t.ID
+			}
+		}
+	}
+	return ""
 }

@@ -193,6 +193,7 @@ func (c *target) repair(rebuild bool) {
 		}
 		time.Sleep(time.Second)
 	}
+	ask(admin.DoctorRequest{Repair: true, SetBack: true}) // which finds what it mends
 	if errs := ask(admin.DoctorRequest{Repair: true, SetBack: true}); len(errs) > 0 {
 		c.t.Fatalf("doctor --repair --set-back-guards: %+v", errs)
 	}
