@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path"
 	"slices"
@@ -84,18 +83,9 @@ func Proofs(ctx context.Context, repo *repository.Repository, id string) ([]*Pro
 }
 
 func readProof(ctx context.Context, repo *repository.Repository, name string) (*Proof, error) {
-	r, err := repo.Get(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, manifestMax))
-	if err != nil {
-		return nil, err
-	}
 	p := &Proof{}
-	if err := json.Unmarshal(b, p); err != nil {
-		return nil, sqlstate.Wrap(err, sqlstate.DataCorrupted, "the proof %s cannot be read", name)
+	if err := readJSON(ctx, repo, name, p); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

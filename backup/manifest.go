@@ -130,6 +130,23 @@ func newest(ctx context.Context, repo *repository.Repository) (*Manifest, error)
 	return nil, sqlstate.Wrap(err, sqlstate.CodeOf(err), "the newest backup, %s, cannot be used", all[len(all)-1]).WithHint("%s", hint)
 }
 
+// readJSON reads a small object into v. Errors: those of Get; XX001 for what is no JSON of that kind.
+func readJSON(ctx context.Context, repo *repository.Repository, name string, v any) error {
+	r, err := repo.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, manifestMax))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the object %s cannot be read", name)
+	}
+	return nil
+}
+
 // Load returns the manifest of a backup, "" for the newest one.
 //
 // Errors: 42704 when there is none, 22023 for what is no id, XX001 for a damaged one.
@@ -140,21 +157,13 @@ func Load(ctx context.Context, repo *repository.Repository, id string) (*Manifes
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	r, err := repo.Get(ctx, objectName(id, manifestName))
+	m := &Manifest{}
+	err := readJSON(ctx, repo, objectName(id, manifestName), m)
 	if sqlstate.CodeOf(err) == sqlstate.UndefinedFile {
 		return nil, sqlstate.Wrap(err, sqlstate.UndefinedObject, "the repository has no backup %s", id).WithHint("list them: cleave backup list")
 	}
 	if err != nil {
 		return nil, err
-	}
-	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, manifestMax))
-	if err != nil {
-		return nil, err
-	}
-	m := &Manifest{}
-	if err := json.Unmarshal(b, m); err != nil {
-		return nil, sqlstate.Wrap(err, sqlstate.DataCorrupted, "the manifest of backup %s cannot be read", id)
 	}
 	if m.Format != Format {
 		return nil, sqlstate.Refusal("CLV-1503", "backup %s has format %d; this program knows format %d", id, m.Format, Format).
